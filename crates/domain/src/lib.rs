@@ -1,1 +1,24 @@
-//! placeholder
+//! The words and rules of Postrider.
+//!
+//! Names, messages, subscription settings and their validation, `Progress` (what a subscription
+//! remembers) and `Delivery` (who gets which record when). Nothing here does I/O, reads a clock,
+//! draws a random number or awaits: time and events come in, actions go out.
+#![warn(missing_docs, clippy::iter_over_hash_type, clippy::indexing_slicing)]
+
+pub mod delivery;
+pub mod error;
+pub mod limits;
+pub mod message;
+pub mod name;
+pub mod offset;
+pub mod progress;
+pub mod subscription;
+pub mod time;
+pub mod topic;
+
+pub use error::Invalid;
+pub use message::Message;
+// pub use name::{ProjectName, SubscriptionName, TopicName};
+pub use offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId, TopicId};
+pub use progress::{Progress, ProgressChange};
+pub use time::{Moment, Timestamp};

@@ -1,1 +1,39 @@
-//! placeholder
+//! Where messages, definitions and progress are kept.
+//!
+//! Three small traits, their engines as modules, and one conformance suite that every engine
+//! passes. The traits' comments are the specification; the suite tests them sentence by sentence.
+#![warn(missing_docs, clippy::iter_over_hash_type)]
+
+mod catalogue;
+mod error;
+mod log;
+mod progress;
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod disk;
+pub mod memory;
+
+use std::sync::Arc;
+
+pub use catalogue::{Catalogue, Entry, Kind, Page};
+pub use error::{Error, Result};
+pub use log::{
+    Append, Batch, Commit, Keep, Listener, MessageLog, NewRecord, Position, ReadLimit, Receipt,
+    TailRead, Trimmed, Urgency,
+};
+pub use progress::{Checkpoint, Claim, ProgressStore};
+
+/// A future an engine hands out behind a `dyn` trait.
+pub type Future<T> = futures::future::BoxFuture<'static, T>;
+
+/// An open store: three faces of one engine.
+#[derive(Clone)]
+pub struct Engine {
+    /// The messages, and every change of progress.
+    pub log: Arc<dyn MessageLog>,
+    /// The definitions.
+    pub catalogue: Arc<dyn Catalogue>,
+    /// Claims and progress checkpoints.
+    pub progress: Arc<dyn ProgressStore>,
+}

@@ -1,0 +1,18 @@
+//! Why a request is refused, in words for the person who sent it.
+
+/// A request that breaks a rule of the API. Maps to Google's `INVALID_ARGUMENT`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Invalid {
+    /// The field at fault, as the API spells it: `messages[2].attributes`.
+    pub field: String,
+    /// What is wrong and what is allowed, lower case, no final stop.
+    pub problem: String,
+}
+
+impl Invalid {
+    /// A broken rule about `field`.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: problem.into() }
+    }
+}

@@ -1,0 +1,271 @@
+//! A message, and the layout in which a record keeps it.
+//!
+//! The layout is the protobuf encoding of Google's `PubsubMessage` with the id and the publish
+//! time filled in, so that delivering a record copies its bytes and encodes nothing:
+//!
+//! ```text
+//! 0a len data | 12 len (0a len key 12 len value) … | 1a len id | 22 len (08 secs 10 nanos) | 2a len ordering key
+//! ```
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes};
+
+use crate::offset::Offset;
+use crate::time::Timestamp;
+
+/// What a publisher sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// The bytes to deliver.
+    pub data: Bytes,
+    /// Names and values delivered beside the data; filters look at them.
+    pub attributes: BTreeMap<String, String>,
+    /// Messages of one key go in order to a subscription that asks for it; empty = no key.
+    pub ordering_key: String,
+}
+
+const DATA: u8 = 0x0a;
+const ATTRIBUTE: u8 = 0x12;
+const ID: u8 = 0x1a;
+const PUBLISH_TIME: u8 = 0x22;
+const ORDERING_KEY: u8 = 0x2a;
+const PAIR_KEY: u8 = 0x0a;
+const PAIR_VALUE: u8 = 0x12;
+const SECONDS: u8 = 0x08;
+const NANOS: u8 = 0x10;
+
+/// Appends the record body of `message` at `offset` to `out`.
+pub fn encode(message: &Message, offset: Offset, publish_time: Timestamp, out: &mut impl BufMut) {
+    if !message.data.is_empty() {
+        put_bytes(out, DATA, &message.data);
+    }
+    for (key, value) in &message.attributes {
+        out.put_u8(ATTRIBUTE);
+        put_varint(out, field_len(key.len()) + field_len(value.len()));
+        put_bytes(out, PAIR_KEY, key.as_bytes());
+        put_bytes(out, PAIR_VALUE, value.as_bytes());
+    }
+    let mut digits = [0_u8; 20];
+    put_bytes(out, ID, decimal(offset.0, &mut digits));
+    out.put_u8(PUBLISH_TIME);
+    let (seconds, nanos) = (publish_time.seconds(), u64::from(publish_time.subsecond_nanos()));
+    put_varint(out, 2 + varint_len(seconds) + varint_len(nanos));
+    out.put_u8(SECONDS);
+    put_varint(out, seconds);
+    out.put_u8(NANOS);
+    put_varint(out, nanos);
+    if !message.ordering_key.is_empty() {
+        put_bytes(out, ORDERING_KEY, message.ordering_key.as_bytes());
+    }
+}
+
+/// An upper bound of what `encode` appends for `message`.
+pub fn encoded_len_max(message: &Message) -> usize {
+    const ID_AND_TIME: usize = 48;
+    const PER_FIELD: usize = 16;
+    let attributes: usize =
+        message.attributes.iter().map(|(key, value)| key.len() + value.len() + PER_FIELD).sum();
+    message.data.len() + attributes + message.ordering_key.len() + 2 * PER_FIELD + ID_AND_TIME
+}
+
+/// A record body that is not in the layout of `encode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record body is malformed")]
+pub struct Malformed;
+
+/// Reads a message back from a record body, without copying the data.
+pub fn decode(body: &Bytes) -> Result<Message, Malformed> {
+    let mut message = Message::default();
+    let mut rest = Fields { bytes: body };
+    while let Some((tag, value)) = rest.next_field()? {
+        match tag {
+            DATA => message.data = body.slice_ref(value),
+            ATTRIBUTE => {
+                let (key, value) = pair(value)?;
+                message.attributes.insert(key.to_owned(), value.to_owned());
+            }
+            ORDERING_KEY => message.ordering_key = text(value)?.to_owned(),
+            ID | PUBLISH_TIME => {}
+            _ => return Err(Malformed),
+        }
+    }
+    Ok(message)
+}
+
+/// The ordering key inside a record body; empty = none.
+pub fn ordering_key(body: &[u8]) -> Result<&str, Malformed> {
+    let mut rest = Fields { bytes: body };
+    while let Some((tag, value)) = rest.next_field()? {
+        if tag == ORDERING_KEY {
+            return text(value);
+        }
+    }
+    Ok("")
+}
+
+/// The value of attribute `name` inside a record body.
+pub fn attribute<'body>(body: &'body [u8], name: &str) -> Result<Option<&'body str>, Malformed> {
+    let mut rest = Fields { bytes: body };
+    while let Some((tag, value)) = rest.next_field()? {
+        if tag == ATTRIBUTE {
+            let (key, value) = pair(value)?;
+            if key == name {
+                return Ok(Some(value));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The length-delimited fields of a record body, in order.
+struct Fields<'body> {
+    bytes: &'body [u8],
+}
+
+impl<'body> Fields<'body> {
+    fn next_field(&mut self) -> Result<Option<(u8, &'body [u8])>, Malformed> {
+        let Some((&tag, rest)) = self.bytes.split_first() else { return Ok(None) };
+        let (length, rest) = take_varint(rest)?;
+        let length = usize::try_from(length).map_err(|_| Malformed)?;
+        let (value, rest) = rest.split_at_checked(length).ok_or(Malformed)?;
+        self.bytes = rest;
+        Ok(Some((tag, value)))
+    }
+}
+
+fn pair(bytes: &[u8]) -> Result<(&str, &str), Malformed> {
+    let (mut key, mut value) = ("", "");
+    let mut rest = Fields { bytes };
+    while let Some((tag, part)) = rest.next_field()? {
+        match tag {
+            PAIR_KEY => key = text(part)?,
+            PAIR_VALUE => value = text(part)?,
+            _ => return Err(Malformed),
+        }
+    }
+    Ok((key, value))
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed)
+}
+
+fn put_bytes(out: &mut impl BufMut, tag: u8, bytes: &[u8]) {
+    out.put_u8(tag);
+    put_varint(out, bytes.len() as u64);
+    out.put_slice(bytes);
+}
+
+fn field_len(length: usize) -> u64 {
+    1 + varint_len(length as u64) + length as u64
+}
+
+/// Appends `value` seven bits at a time, lowest first.
+pub(crate) fn put_varint(out: &mut impl BufMut, mut value: u64) {
+    while value >= 0x80 {
+        out.put_u8(low_byte(value) | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(low_byte(value));
+}
+
+/// Reads what `put_varint` wrote; the rest of the bytes comes back beside it.
+pub(crate) fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), Malformed> {
+    let mut value = 0_u64;
+    let mut rest = bytes;
+    for shift in (0..64).step_by(7) {
+        let (&byte, tail) = rest.split_first().ok_or(Malformed)?;
+        rest = tail;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return Err(Malformed);
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok((value, rest));
+        }
+    }
+    Err(Malformed)
+}
+
+fn varint_len(value: u64) -> u64 {
+    u64::from(70 - (value | 1).leading_zeros()) / 7
+}
+
+fn low_byte(value: u64) -> u8 {
+    value.to_le_bytes()[0]
+}
+
+/// Writes `value` in decimal into `digits` and returns the part used.
+fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut used = 0;
+    for slot in digits.iter_mut().rev() {
+        *slot = b'0' + low_byte(value % 10);
+        value /= 10;
+        used += 1;
+        if value == 0 {
+            break;
+        }
+    }
+    digits.get(20 - used..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        (
+            proptest::collection::vec(any::<u8>(), 0..300),
+            proptest::collection::btree_map(".{0,20}", ".{0,20}", 0..5),
+            ".{0,20}",
+        )
+            .prop_map(|(data, attributes, ordering_key)| Message {
+                data: data.into(),
+                attributes,
+                ordering_key,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_comes_back_byte_for_byte(message in any_message(), offset: u64, time: u64) {
+            let mut out = Vec::new();
+            encode(&message, Offset(offset), Timestamp(time), &mut out);
+            prop_assert!(out.len() <= encoded_len_max(&message));
+            let body = Bytes::from(out);
+            prop_assert_eq!(ordering_key(&body).unwrap(), message.ordering_key.as_str());
+            for (key, value) in &message.attributes {
+                prop_assert_eq!(attribute(&body, key).unwrap(), Some(value.as_str()));
+            }
+            prop_assert_eq!(attribute(&body, "not there, too long to be made").unwrap(), None);
+            prop_assert_eq!(decode(&body).unwrap(), message);
+        }
+
+        #[test]
+        fn rubbish_is_refused_and_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let body = Bytes::from(bytes);
+            let _ = (decode(&body).is_ok(), ordering_key(&body).is_ok());
+        }
+
+        #[test]
+        fn varints_come_back(value: u64) {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            prop_assert_eq!(out.len() as u64, varint_len(value));
+            prop_assert_eq!(take_varint(&out).unwrap(), (value, &[][..]));
+        }
+    }
+
+    #[test]
+    fn the_id_is_the_offset_in_decimal() {
+        let mut out = Vec::new();
+        encode(&Message::default(), Offset(90_210), Timestamp(1_500_000), &mut out);
+        assert_eq!(&out[..7], b"\x1a\x0590210");
+        assert_eq!(&out[7..], [0x22, 8, 0x08, 1, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01]);
+    }
+}

@@ -1,0 +1,65 @@
+//! `Catalogue`: the definitions of topics, subscriptions, snapshots and schemas.
+
+use bytes::Bytes;
+
+use crate::{Future, Result};
+
+/// What an entry defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A topic, living or deleted with subscriptions left.
+    Topic,
+    /// A subscription.
+    Subscription,
+    /// A snapshot of a subscription's progress.
+    Snapshot,
+    /// A schema.
+    Schema,
+    /// A number the store keeps for its owner, such as the highest offset of deleted topics.
+    Mark,
+}
+
+/// One definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it defines.
+    pub kind: Kind,
+    /// Its name, unique within its kind.
+    pub name: String,
+    /// Given at creation, unique in the store, never given again.
+    pub id: u64,
+    /// Grows with every put; never the same again for a name.
+    pub version: u64,
+    /// The definition in its owner's own form.
+    pub value: Bytes,
+}
+
+/// Entries in name order, and where to go on.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// The name after which the next page starts; `None` = this was the last.
+    pub next: Option<String>,
+}
+
+/// The definitions. Every method that returns `Ok` has its effect on stable storage.
+pub trait Catalogue: Send + Sync {
+    /// The entry of that name; `NotFound` otherwise.
+    fn get(&self, kind: Kind, name: &str) -> Future<Result<Entry>>;
+
+    /// Up to `limit` entries of `kind` in name order, after the name `after`.
+    fn list(&self, kind: Kind, after: Option<&str>, limit: usize) -> Future<Result<Page>>;
+
+    /// Creates (`version` = `None`; `Conflict` if it exists) or replaces (`Conflict` if the
+    /// version is another, `NotFound` if it is gone). Returns the entry as stored.
+    fn put(&self, kind: Kind, name: &str, value: Bytes, version: Option<u64>)
+    -> Future<Result<Entry>>;
+
+    /// Deletes; `Conflict` if the version is another, `NotFound` if it is gone already.
+    fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>>;
+
+    /// Grows with every change of any entry and wakes whoever waits, so that several owners of
+    /// one store can follow it.
+    fn watch(&self) -> tokio::sync::watch::Receiver<u64>;
+}

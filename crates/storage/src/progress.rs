@@ -1,0 +1,41 @@
+//! `ProgressStore`: claims of topics, and checkpoints that make recovery short.
+
+use domain::{Epoch, Offset, Progress, SubscriptionId, TopicId};
+
+use crate::{Future, Position, Result};
+
+/// The right to run a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Fences every older holder.
+    pub epoch: Epoch,
+    /// The offset the next record gets.
+    pub next: Offset,
+}
+
+/// Progress of subscriptions as of a log position.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// Every progress frame up to here is contained in what was checkpointed so far. States may
+    /// already contain later frames that are durable too: applying a change twice is harmless.
+    pub position: Position,
+    /// The progress of each subscription that changed since the checkpoint before.
+    pub progress: Vec<(SubscriptionId, Progress)>,
+    /// Subscriptions that are gone.
+    pub forgotten: Vec<SubscriptionId>,
+}
+
+/// Claims, and progress checkpoints. Losing a checkpoint costs replay time, never state.
+pub trait ProgressStore: Send + Sync {
+    /// Takes over `topic`: from now on appends under an older epoch are `Fenced`. A topic that
+    /// the log does not know yet starts at `first`.
+    fn claim(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>>;
+
+    /// The progress of `subscription`: its last checkpoint, or `start` if it has none, with every
+    /// later durable change applied.
+    fn load(&self, subscription: SubscriptionId, start: Progress) -> Future<Result<Progress>>;
+
+    /// Saves in one transaction. `Corrupt` or a lost checkpoint never loses state. The position
+    /// must not be past `MessageLog::position`.
+    fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>>;
+}

@@ -15,10 +15,13 @@ pub mod progress;
 pub mod subscription;
 pub mod time;
 pub mod topic;
+pub mod validate;
 
 pub use error::Invalid;
 pub use message::Message;
-// pub use name::{ProjectName, SubscriptionName, TopicName};
+pub use name::{ProjectName, SchemaName, SnapshotName, SubscriptionName, TopicName};
 pub use offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId, TopicId};
 pub use progress::{Progress, ProgressChange};
+pub use subscription::{Start, Subscription};
 pub use time::{Moment, Timestamp};
+pub use topic::Topic;

@@ -1,1 +1,77 @@
-//! placeholder
+//! Every limit of the API, by name. Google's own first, ours behind them.
+
+use std::time::Duration;
+
+/// Characters in the id of a topic, subscription, snapshot or schema, at least.
+pub const RESOURCE_ID_CHARS_MIN: usize = 3;
+/// Characters in the id of a topic, subscription, snapshot or schema, at most.
+pub const RESOURCE_ID_CHARS_MAX: usize = 255;
+
+/// Bytes of data in one message, at most ("10 MB").
+pub const MESSAGE_DATA_BYTES_MAX: usize = 10_000_000;
+/// Messages in one Publish, at least.
+pub const PUBLISH_MESSAGES_MIN: usize = 1;
+/// Messages in one Publish, at most.
+pub const PUBLISH_MESSAGES_MAX: usize = 1_000;
+/// Bytes of one request, at most. Google's front end counts in binary here, unlike for messages.
+pub const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
+/// Attributes of one message, at most.
+pub const ATTRIBUTES_MAX: usize = 100;
+/// Bytes of an attribute's key, at most.
+pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 256;
+/// Bytes of an attribute's value, at most.
+pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 1_024;
+/// Bytes of an ordering key, at most.
+pub const ORDERING_KEY_BYTES_MAX: usize = 1_024;
+
+/// The shortest ack deadline of a subscription or a stream.
+pub const ACK_DEADLINE_MIN: Duration = Duration::from_secs(10);
+/// The longest ack deadline, also for a single lease.
+pub const ACK_DEADLINE_MAX: Duration = Duration::from_secs(600);
+/// The ack deadline of a subscription that names none (0 on the wire).
+pub const ACK_DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The shortest time messages are kept, on a topic or a subscription.
+pub const RETENTION_MIN: Duration = Duration::from_secs(10 * 60);
+/// The longest time messages are kept, on a topic or a subscription.
+pub const RETENTION_MAX: Duration = Duration::from_secs(31 * DAY_S);
+/// How long a subscription keeps messages unless told.
+pub const RETENTION_DEFAULT: Duration = Duration::from_secs(7 * DAY_S);
+
+/// The shortest time after which an unused subscription may be deleted.
+pub const EXPIRATION_MIN: Duration = Duration::from_secs(DAY_S);
+/// After this time an unused subscription is deleted unless told otherwise.
+pub const EXPIRATION_DEFAULT: Duration = Duration::from_secs(31 * DAY_S);
+
+/// Labels of one resource, at most.
+pub const LABELS_MAX: usize = 64;
+/// Characters of a label's key (at least one) or value (may be empty), at most.
+pub const LABEL_CHARS_MAX: usize = 63;
+
+/// Messages one Pull may ask for, at least.
+pub const PULL_MESSAGES_MIN: i32 = 1;
+/// Messages one Pull returns, at most; asking for more is not an error.
+pub const PULL_MESSAGES_MAX: usize = 1_000;
+/// Bytes of ack ids in one Acknowledge, ModifyAckDeadline or StreamingPull request, at most.
+pub const ACK_REQUEST_BYTES_MAX: usize = 512 * 1024;
+
+/// Entries of one page of a list when the request leaves it open (0), and at most.
+pub const PAGE_SIZE_MAX: usize = 1_000;
+
+/// Characters in a project's id, at most. Ours: Google allows 30, or more with a domain.
+pub const PROJECT_ID_CHARS_MAX: usize = 127;
+/// Bytes of message bodies one Pull returns, at most, except that one message always fits. Ours:
+/// it keeps an answer within what clients accept.
+pub const PULL_BYTES_MAX: usize = REQUEST_BYTES_MAX;
+/// Bytes of a subscription's `postrider.description`, at most. Ours.
+pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
+/// Entries of a subscription's `postrider.metadata`, at most. Ours.
+pub const METADATA_MAX: usize = 64;
+/// Bytes of a key of `postrider.metadata`, at most. Ours.
+pub const METADATA_KEY_BYTES_MAX: usize = 256;
+/// Bytes of a value of `postrider.metadata`, at most. Ours.
+pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
+/// Bytes of a `client_id` on a StreamingPull, at most. Ours.
+pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
+
+const DAY_S: u64 = 24 * 60 * 60;

@@ -1,0 +1,329 @@
+//! Whether messages may be published, and the rules that topics and subscriptions share.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::error::Invalid;
+use crate::limits::{
+    ATTRIBUTE_KEY_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, ATTRIBUTES_MAX, LABEL_CHARS_MAX,
+    LABELS_MAX, MESSAGE_DATA_BYTES_MAX, ORDERING_KEY_BYTES_MAX, PUBLISH_MESSAGES_MAX,
+    PUBLISH_MESSAGES_MIN, RETENTION_MAX, RETENTION_MIN,
+};
+use crate::message::Message;
+
+/// Labels that begin like this are settings of ours, or refused.
+pub const RESERVED_LABEL_PREFIX: &str = "postrider-";
+
+/// Checks all messages of one publish. One bad message refuses them all.
+pub fn publish(messages: &[Message]) -> Result<(), Invalid> {
+    publish_count(messages.len())?;
+    for (index, message) in messages.iter().enumerate() {
+        if let Err((part, problem)) = check_message(message) {
+            return Err(Invalid::new(format!("messages[{index}]{part}"), problem));
+        }
+    }
+    Ok(())
+}
+
+/// Checks how many messages one publish holds, so that too many are refused before any is read.
+pub fn publish_count(count: usize) -> Result<(), Invalid> {
+    if (PUBLISH_MESSAGES_MIN..=PUBLISH_MESSAGES_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        "messages",
+        format!(
+            "{count} messages in one publish, {PUBLISH_MESSAGES_MIN} to {PUBLISH_MESSAGES_MAX} \
+             are allowed"
+        ),
+    ))
+}
+
+/// The part of the message at fault, and what is wrong with it.
+type Fault = (String, String);
+
+fn check_message(message: &Message) -> Result<(), Fault> {
+    if message.data.is_empty() && message.attributes.is_empty() {
+        return Err(fault("", "a message needs data or at least one attribute"));
+    }
+    within("data", message.data.len(), MESSAGE_DATA_BYTES_MAX)?;
+    within(
+        "ordering_key",
+        message.ordering_key.len(),
+        ORDERING_KEY_BYTES_MAX,
+    )?;
+    let count = message.attributes.len();
+    if count > ATTRIBUTES_MAX {
+        return Err(fault(
+            ".attributes",
+            format!("{count} attributes, at most {ATTRIBUTES_MAX} are allowed"),
+        ));
+    }
+    message
+        .attributes
+        .iter()
+        .try_for_each(|(key, value)| check_attribute(key, value))
+}
+
+fn check_attribute(key: &str, value: &str) -> Result<(), Fault> {
+    if key.is_empty() {
+        return Err(fault(".attributes", "a key is empty"));
+    }
+    if key.len() > ATTRIBUTE_KEY_BYTES_MAX {
+        let shown: String = key.chars().take(32).collect();
+        return Err(fault(
+            format!(".attributes[{:?}]", format!("{shown}…")),
+            format!(
+                "the key has {} bytes, at most {ATTRIBUTE_KEY_BYTES_MAX} are allowed",
+                key.len()
+            ),
+        ));
+    }
+    // Client libraries put their own attributes (trace context) under googclient_, and Google
+    // lets these through.
+    if key.starts_with("goog") && !key.starts_with("googclient_") {
+        return Err(fault(
+            format!(".attributes[{key:?}]"),
+            "keys beginning with goog are reserved",
+        ));
+    }
+    if value.len() > ATTRIBUTE_VALUE_BYTES_MAX {
+        return Err(fault(
+            format!(".attributes[{key:?}]"),
+            format!(
+                "{} bytes, at most {ATTRIBUTE_VALUE_BYTES_MAX} are allowed",
+                value.len()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn within(field: &str, bytes: usize, bytes_max: usize) -> Result<(), Fault> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(fault(
+        format!(".{field}"),
+        format!("{bytes} bytes, at most {bytes_max} are allowed"),
+    ))
+}
+
+fn fault(part: impl Into<String>, problem: impl Into<String>) -> Fault {
+    (part.into(), problem.into())
+}
+
+/// Checks the labels of a resource: number, size and Google's alphabet.
+pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    if labels.len() > LABELS_MAX {
+        return Err(Invalid::new(
+            "labels",
+            format!("{} labels, at most {LABELS_MAX} are allowed", labels.len()),
+        ));
+    }
+    labels
+        .iter()
+        .try_for_each(|(key, value)| check_label(key, value))
+}
+
+fn check_label(key: &str, value: &str) -> Result<(), Invalid> {
+    let key_fits = key.starts_with(|first: char| is_label_letter(first))
+        && key.chars().count() <= LABEL_CHARS_MAX
+        && key.chars().all(is_label_char);
+    if !key_fits {
+        let shown: String = key.chars().take(LABEL_CHARS_MAX).collect();
+        return Err(Invalid::new(
+            "labels",
+            format!(
+                "the key {shown:?} is not 1 to {LABEL_CHARS_MAX} lower-case letters, digits, - \
+                 and _, a letter first"
+            ),
+        ));
+    }
+    if value.chars().count() > LABEL_CHARS_MAX || !value.chars().all(is_label_char) {
+        return Err(Invalid::new(
+            format!("labels[{key:?}]"),
+            format!("the value is not up to {LABEL_CHARS_MAX} lower-case letters, digits, - and _"),
+        ));
+    }
+    Ok(())
+}
+
+/// Google allows letters of any script as long as they are not capitals.
+fn is_label_letter(char: char) -> bool {
+    char.is_alphabetic() && !char.is_uppercase()
+}
+
+fn is_label_char(char: char) -> bool {
+    is_label_letter(char) || char.is_numeric() || char == '-' || char == '_'
+}
+
+/// Checks how long messages are to be kept; `field` is the request's field that says so.
+pub fn retention(field: &str, retention: Duration) -> Result<(), Invalid> {
+    if (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
+        return Ok(());
+    }
+    Err(Invalid::new(
+        field,
+        format!(
+            "{} s, {} s (10 minutes) to {} s (31 days) are allowed",
+            retention.as_secs_f64(),
+            RETENTION_MIN.as_secs(),
+            RETENTION_MAX.as_secs()
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn data(bytes: usize) -> Message {
+        Message {
+            data: Bytes::from(vec![b'x'; bytes]),
+            ..Message::default()
+        }
+    }
+
+    fn with_attribute(key: &str, value: &str) -> Message {
+        let attributes = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        Message {
+            attributes,
+            ..Message::default()
+        }
+    }
+
+    fn field_at_fault(message: Message) -> String {
+        publish(&[data(1), message]).unwrap_err().field
+    }
+
+    #[test]
+    fn one_to_a_thousand_messages_go_into_one_publish() {
+        assert_eq!(publish(&[]).unwrap_err().field, "messages");
+        assert!(publish(&vec![data(1); 1_000]).is_ok());
+        assert_eq!(
+            publish(&vec![data(1); 1_001]).unwrap_err().field,
+            "messages"
+        );
+    }
+
+    #[test]
+    fn a_message_needs_data_or_an_attribute() {
+        assert_eq!(field_at_fault(Message::default()), "messages[1]");
+        assert!(publish(&[with_attribute("k", "")]).is_ok());
+        let key_only = Message {
+            ordering_key: "k".to_owned(),
+            ..Message::default()
+        };
+        assert_eq!(field_at_fault(key_only), "messages[1]");
+    }
+
+    #[test]
+    fn data_is_at_most_ten_megabytes() {
+        assert!(publish(&[data(10_000_000)]).is_ok());
+        assert_eq!(field_at_fault(data(10_000_001)), "messages[1].data");
+    }
+
+    #[test]
+    fn ordering_keys_are_at_most_1024_bytes() {
+        let with_key = |bytes| Message {
+            ordering_key: "k".repeat(bytes),
+            ..data(1)
+        };
+        assert!(publish(&[with_key(1_024)]).is_ok());
+        assert_eq!(field_at_fault(with_key(1_025)), "messages[1].ordering_key");
+    }
+
+    #[test]
+    fn at_most_a_hundred_attributes() {
+        let with_attributes = |count: usize| Message {
+            attributes: (0..count)
+                .map(|i| (format!("k{i}"), String::new()))
+                .collect(),
+            ..Message::default()
+        };
+        assert!(publish(&[with_attributes(100)]).is_ok());
+        assert_eq!(
+            field_at_fault(with_attributes(101)),
+            "messages[1].attributes"
+        );
+    }
+
+    #[test]
+    fn attribute_keys_are_1_to_256_bytes_and_not_googles() {
+        assert!(publish(&[with_attribute(&"k".repeat(256), "v")]).is_ok());
+        assert_eq!(
+            field_at_fault(with_attribute("", "v")),
+            "messages[1].attributes"
+        );
+        let long = field_at_fault(with_attribute(&"k".repeat(257), "v"));
+        assert!(
+            long.starts_with("messages[1].attributes[\"kkk") && long.len() < 80,
+            "{long}"
+        );
+        let reserved = with_attribute("google", "v");
+        assert_eq!(
+            field_at_fault(reserved),
+            r#"messages[1].attributes["google"]"#
+        );
+        assert!(publish(&[with_attribute("googclient_traceparent", "v")]).is_ok());
+    }
+
+    #[test]
+    fn attribute_values_are_at_most_1024_bytes() {
+        assert!(publish(&[with_attribute("k", &"v".repeat(1_024))]).is_ok());
+        let long = with_attribute("k", &"v".repeat(1_025));
+        assert_eq!(field_at_fault(long), r#"messages[1].attributes["k"]"#);
+    }
+
+    fn check_labels(pairs: &[(&str, &str)]) -> Result<(), Invalid> {
+        labels(
+            &pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn at_most_64_labels() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|i| (format!("k{i}"), String::new()))
+                .collect()
+        };
+        assert!(labels(&many(64)).is_ok());
+        assert_eq!(labels(&many(65)).unwrap_err().field, "labels");
+    }
+
+    #[test]
+    fn labels_keep_to_googles_alphabet() {
+        assert!(check_labels(&[("team", "a-b_9"), ("größe", ""), ("k", "9")]).is_ok());
+        for bad in ["", "Team", "9k", "-k", "k k", "k.k", &"k".repeat(64)] {
+            assert_eq!(
+                check_labels(&[(bad, "v")]).unwrap_err().field,
+                "labels",
+                "{bad}"
+            );
+        }
+        for bad in ["V", "v v", "v.v", &"v".repeat(64)] {
+            assert_eq!(
+                check_labels(&[("k", bad)]).unwrap_err().field,
+                r#"labels["k"]"#,
+                "{bad}"
+            );
+        }
+        assert!(check_labels(&[(&"k".repeat(63), &"v".repeat(63))]).is_ok());
+    }
+
+    #[test]
+    fn retention_is_ten_minutes_to_31_days() {
+        let seconds = |s| retention("message_retention_duration", Duration::from_secs(s));
+        assert!(seconds(599).is_err());
+        assert!(seconds(600).is_ok());
+        assert!(seconds(31 * 86_400).is_ok());
+        assert!(seconds(31 * 86_400 + 1).is_err());
+    }
+}

@@ -1,10 +1,18 @@
 //! What a subscription remembers: cursor, acked offsets above it, attempts.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod acked;
+mod change;
+mod codec;
+#[cfg(test)]
+mod tests;
 
-use crate::message::{Malformed, put_varint, take_varint};
+use std::collections::BTreeMap;
+
 use crate::offset::{Offset, OffsetRange};
 use crate::time::Timestamp;
+
+use acked::Acked;
+pub use change::{ProgressChange, unite};
 
 /// How often a record was tried, and when it may be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,29 +23,40 @@ pub struct Attempt {
     pub due: Timestamp,
 }
 
-/// One change of a subscription's progress, as it is written to the log.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ProgressChange {
-    /// These offsets are settled for good.
-    Settled(Vec<OffsetRange>),
-    /// These records have been tried so often (absolute numbers, so that repeating is harmless).
-    Attempts(Vec<(Offset, Attempt)>),
-    /// Everything before is forgotten; this is the progress now (seek).
-    Replaced(Box<Progress>),
-}
-
 /// Cursor + acked offsets above it + attempts of what is not acked.
-#[derive(Clone, Debug, PartialEq, Default)]
+///
+/// ```text
+///             cursor    first_above
+///                ▼           ▼
+/// ████████████████░░░░░░░░░░░███░░░██████████████████████████░░░░░ …
+/// acked, nothing kept        └ bits ┘└── run of full pages ──┘
+/// ```
+///
+/// Two of them are equal when the same offsets are acked and the same attempts known.
+#[derive(Clone, Debug)]
 pub struct Progress {
     cursor: Offset,
-    above: BTreeSet<u64>,
+    /// What is acked above the cursor; the cursor itself never is.
+    above: Acked,
+    /// The lowest offset of `above`, the greatest offset if there is none. An ack at the cursor
+    /// that ends below it moves the cursor and needs to look at no page.
+    first_above: Offset,
+    /// Only of offsets that are not acked.
     attempts: BTreeMap<Offset, Attempt>,
 }
+
+/// No range contains this offset, so it can never be acked.
+const NEVER_ACKED: Offset = Offset(u64::MAX);
 
 impl Progress {
     /// The progress of a subscription that has acked everything below `cursor` and nothing else.
     pub fn starting_at(cursor: Offset) -> Self {
-        Self { cursor, ..Self::default() }
+        Self {
+            cursor,
+            above: Acked::default(),
+            first_above: NEVER_ACKED,
+            attempts: BTreeMap::new(),
+        }
     }
 
     /// The lowest offset that is not acked.
@@ -47,22 +66,104 @@ impl Progress {
 
     /// Whether `offset` is settled.
     pub fn is_acked(&self, offset: Offset) -> bool {
-        offset < self.cursor || self.above.contains(&offset.0)
+        offset < self.cursor || (offset >= self.first_above && self.above.contains(offset.0))
     }
 
     /// Settles every offset of `range`; returns how many were not settled before.
+    ///
+    /// The cost does not grow with the length of the range, only with the pages it touches that
+    /// are neither empty nor full.
     pub fn ack(&mut self, range: OffsetRange) -> u64 {
-        let mut fresh = 0;
-        for offset in range.from.0.max(self.cursor.0)..range.to.0 {
-            fresh += u64::from(self.above.insert(offset));
+        let (from, to) = (range.from.max(self.cursor), range.to);
+        if to <= from {
+            return 0;
         }
-        while self.above.remove(&self.cursor.0) {
-            self.cursor = self.cursor.next();
+        self.forget_attempts(OffsetRange { from, to });
+        if from > self.cursor {
+            self.first_above = self.first_above.min(from);
+            return self.above.insert(from.0, to.0);
         }
+        if to < self.first_above {
+            self.cursor = to;
+            return to.0 - from.0;
+        }
+        let fresh = self.above.insert(from.0, to.0);
+        self.cursor = Offset(self.above.next_clear(from.0));
+        self.above.drop_below(self.cursor.0);
+        self.first_above = self
+            .above
+            .next_set(self.cursor.0)
+            .map_or(NEVER_ACKED, Offset);
         fresh
     }
 
-    /// Takes a change as the log brings it. Taking it twice changes nothing more.
+    /// What is known of the tries of `offset`; `None` if it is settled or was never tried.
+    pub fn attempt(&self, offset: Offset) -> Option<Attempt> {
+        self.attempts.get(&offset).copied()
+    }
+
+    /// Remembers the tries of `offset`; ignored if it is settled.
+    pub fn set_attempt(&mut self, offset: Offset, attempt: Attempt) {
+        if !self.is_acked(offset) {
+            self.attempts.insert(offset, attempt);
+        }
+    }
+
+    /// The unsettled offsets that were tried, ascending.
+    pub fn attempts(&self) -> impl Iterator<Item = (Offset, Attempt)> + '_ {
+        self.attempts
+            .iter()
+            .map(|(&offset, &attempt)| (offset, attempt))
+    }
+
+    /// The acked offsets above the cursor as ascending ranges that do not touch.
+    pub fn acked_ranges_above(&self) -> impl Iterator<Item = OffsetRange> + '_ {
+        let mut from = self.first_above.0;
+        std::iter::from_fn(move || {
+            let start = self.above.next_set(from)?;
+            from = self.above.next_clear(start);
+            Some(OffsetRange {
+                from: Offset(start),
+                to: Offset(from),
+            })
+        })
+    }
+
+    /// How many offsets above the cursor are acked.
+    pub fn acked_above_count(&self) -> u64 {
+        self.above.count()
+    }
+
+    /// The parts of `range` that are not acked, ascending.
+    pub fn unacked_in(&self, range: OffsetRange) -> Vec<OffsetRange> {
+        let mut unacked = Vec::new();
+        let mut from = self.next_unacked(range.from);
+        while from < range.to {
+            let to = self
+                .above
+                .next_set(from.0)
+                .map_or(range.to, Offset)
+                .min(range.to);
+            unacked.push(OffsetRange { from, to });
+            from = self.next_unacked(to);
+        }
+        unacked
+    }
+
+    /// The lowest offset from `from` on that is not acked.
+    pub fn next_unacked(&self, from: Offset) -> Offset {
+        let from = from.max(self.cursor);
+        if from < self.first_above {
+            from
+        } else {
+            Offset(self.above.next_clear(from.0))
+        }
+    }
+
+    /// Takes a change as the log brings it.
+    ///
+    /// Taking a change twice changes nothing more, and neither does replaying a stretch of the
+    /// log whose end is already contained: settled offsets stay settled, attempts are absolute.
     pub fn apply(&mut self, change: &ProgressChange) {
         match change {
             ProgressChange::Settled(ranges) => {
@@ -70,33 +171,42 @@ impl Progress {
                     self.ack(*range);
                 }
             }
-            ProgressChange::Attempts(attempts) => self.attempts.extend(attempts.iter().copied()),
+            ProgressChange::Attempts(attempts) => {
+                for &(offset, attempt) in attempts {
+                    self.set_attempt(offset, attempt);
+                }
+            }
             ProgressChange::Replaced(progress) => self.clone_from(progress),
         }
     }
 
-    /// Appends the stored form.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.cursor.0);
+    /// About how much memory it takes, itself included.
+    pub fn memory_bytes(&self) -> usize {
+        /// Tree nodes are between half and entirely full.
+        const TREE_OVERHEAD: usize = 2;
+        let attempt = TREE_OVERHEAD * size_of::<(Offset, Attempt)>();
+        size_of::<Self>() + self.above.memory_bytes() + self.attempts.len() * attempt
     }
 
-    /// Reads what `encode` wrote; anything else is malformed.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        Ok(Self::starting_at(Offset(take_varint(bytes)?.0)))
+    fn forget_attempts(&mut self, range: OffsetRange) {
+        while let Some((&offset, _)) = self.attempts.range(range.from..range.to).next() {
+            self.attempts.remove(&offset);
+        }
     }
 }
 
-impl ProgressChange {
-    /// Adds `later` to this change if one frame can hold both in order; otherwise gives it back.
-    pub fn merge(&mut self, later: Self) -> Option<Self> {
-        Some(later)
+impl Default for Progress {
+    /// Nothing acked at all.
+    fn default() -> Self {
+        Self::starting_at(Offset::default())
     }
+}
 
-    /// Appends the stored form.
-    pub fn encode(&self, _out: &mut Vec<u8>) {}
-
-    /// Reads what `encode` wrote; anything else is malformed.
-    pub fn decode(_bytes: &[u8]) -> Result<Self, Malformed> {
-        Err(Malformed)
+impl PartialEq for Progress {
+    fn eq(&self, other: &Self) -> bool {
+        self.cursor == other.cursor
+            && self.acked_above_count() == other.acked_above_count()
+            && self.attempts == other.attempts
+            && self.acked_ranges_above().eq(other.acked_ranges_above())
     }
 }

@@ -1,1 +1,117 @@
-//! The engine without a disk.
+//! The engine without a disk: for tests and throw-away servers.
+//!
+//! What is committed is visible at once and lives as long as the process. The only limit is the
+//! number of bytes of retained messages; appends beyond it answer `Full` until a trim makes room.
+
+mod catalogue;
+mod log;
+mod progress;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use domain::{
+    Epoch, Offset, OffsetRange, Progress, ProgressChange, Record, SubscriptionId, Timestamp,
+    TopicId,
+};
+use parking_lot::Mutex;
+
+use crate::{Engine, Position};
+
+/// What the engine may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of retained record bodies; appends beyond it answer `Full`.
+    pub bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bytes_max: 1 << 30 }
+    }
+}
+
+/// Opens an empty store with the default options.
+pub fn open() -> Engine {
+    open_with(Options::default())
+}
+
+/// Opens an empty store.
+pub fn open_with(options: Options) -> Engine {
+    let state = Arc::new(Mutex::new(State::default()));
+    Engine {
+        log: Arc::new(log::Log::new(Arc::clone(&state), options)),
+        catalogue: Arc::new(catalogue::Definitions::default()),
+        progress: Arc::new(progress::Store::new(state)),
+    }
+}
+
+/// Messages and progress: what one commit changes together, under one lock.
+#[derive(Default)]
+struct State {
+    topics: BTreeMap<TopicId, Topic>,
+    progress: BTreeMap<SubscriptionId, Saved>,
+    /// Commits so far.
+    position: Position,
+    /// How far the last checkpoint stands for the log.
+    checkpoint: Position,
+    /// Bytes of all record bodies kept.
+    bytes: usize,
+}
+
+/// One topic's records, with gaps where a trim dropped some.
+struct Topic {
+    epoch: Epoch,
+    next: Offset,
+    last_publish_time: Timestamp,
+    kept: VecDeque<Kept>,
+}
+
+struct Kept {
+    position: Position,
+    record: Record,
+}
+
+impl Topic {
+    /// The place in `kept` of the first record at `offset` or behind it.
+    fn place_of(&self, offset: Offset) -> usize {
+        self.kept.partition_point(|kept| kept.record.offset < offset)
+    }
+
+    fn covered(&self) -> OffsetRange {
+        let first = self.kept.front().map_or(self.next, |kept| kept.record.offset);
+        OffsetRange { from: first, to: self.next }
+    }
+}
+
+/// What is remembered of a subscription: a checkpoint, and the changes since then.
+#[derive(Default)]
+struct Saved {
+    checkpoint: Option<Progress>,
+    changes: Vec<(Position, ProgressChange)>,
+}
+
+impl Saved {
+    /// Takes a change as one more, or as part of the last one if that can hold both.
+    fn add(&mut self, position: Position, change: ProgressChange) {
+        let rest = match self.changes.last_mut() {
+            Some((last, earlier)) => {
+                let rest = earlier.merge(change);
+                if rest.is_none() {
+                    *last = position;
+                }
+                rest
+            }
+            None => Some(change),
+        };
+        self.changes.extend(rest.map(|change| (position, change)));
+    }
+
+    fn progress(&self, start: Progress) -> Progress {
+        let mut progress = self.checkpoint.clone().unwrap_or(start);
+        for (_, change) in &self.changes {
+            progress.apply(change);
+        }
+        progress
+    }
+}

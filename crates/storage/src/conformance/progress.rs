@@ -1,0 +1,163 @@
+//! `ProgressStore`.
+
+use domain::progress::Attempt;
+use domain::{Offset, Progress, ProgressChange, SubscriptionId, Timestamp};
+
+use super::support::{FIRST, Topic, hold, refused, same, settled, settles};
+use super::{Case, Check, cases};
+use crate::{Checkpoint, Commit, Engine, Position, Urgency};
+
+pub(super) const CASES: &[Case<Engine>] = cases![
+    a_topic_new_to_the_log_starts_where_the_claim_says,
+    a_claim_of_a_known_topic_goes_on_at_its_next_offset,
+    a_claim_tells_the_last_publish_time,
+    progress_without_changes_is_the_start,
+    every_durable_change_is_applied_to_the_start,
+    changes_are_applied_in_the_order_committed,
+    a_checkpoint_replaces_the_start,
+    changes_after_a_checkpoint_are_applied_to_it,
+    a_checkpoint_that_contains_later_changes_does_no_harm,
+    a_forgotten_subscription_has_no_progress,
+    a_checkpoint_past_the_log_is_refused,
+];
+
+const SUBSCRIPTION: SubscriptionId = SubscriptionId(77);
+const OTHER: SubscriptionId = SubscriptionId(78);
+
+fn start() -> Progress {
+    Progress::starting_at(FIRST)
+}
+
+async fn commit(engine: &Engine, change: ProgressChange) -> Result<Position, crate::Error> {
+    let progress = vec![(SUBSCRIPTION, change)];
+    let commit = Commit { appends: Vec::new(), progress, urgency: Urgency::Durable };
+    engine.log.commit(commit).await
+}
+
+async fn a_topic_new_to_the_log_starts_where_the_claim_says(engine: Engine) -> Check {
+    let topic = Topic::create(&engine, "t").await?;
+    same("next", &topic.next, &FIRST)
+}
+
+async fn a_claim_of_a_known_topic_goes_on_at_its_next_offset(engine: Engine) -> Check {
+    let mut topic = Topic::create(&engine, "t").await?;
+    topic.publish(&engine, &[1, 2]).await?;
+    for first in [Offset(0), FIRST, Offset(1 << 50)] {
+        let claim = engine.progress.claim(topic.id, first).await?;
+        same("next", &claim.next, &FIRST.plus(2))?;
+    }
+    Ok(())
+}
+
+async fn a_claim_tells_the_last_publish_time(engine: Engine) -> Check {
+    let mut topic = Topic::create(&engine, "t").await?;
+    let claim = engine.progress.claim(topic.id, FIRST).await?;
+    same("time of an empty topic", &claim.last_publish_time, &Timestamp(0))?;
+    topic.epoch = claim.epoch;
+    topic.publish(&engine, &[1, 2]).await?;
+    let claim = engine.progress.claim(topic.id, FIRST).await?;
+    same("time", &claim.last_publish_time, &topic.last_publish_time())
+}
+
+async fn progress_without_changes_is_the_start(engine: Engine) -> Check {
+    let progress = engine.progress.load(SUBSCRIPTION, start()).await?;
+    same("progress", &progress, &start())
+}
+
+async fn every_durable_change_is_applied_to_the_start(engine: Engine) -> Check {
+    let mut expected = start();
+    for n in [4, 2, 0, 9, 1] {
+        engine.log.commit(settles(SUBSCRIPTION, &[FIRST.0 + n], Urgency::Ride)).await?;
+        engine.log.commit(settles(OTHER, &[FIRST.0 + n + 100], Urgency::Ride)).await?;
+        expected.apply(&settled(&[FIRST.0 + n]));
+    }
+    let tried = vec![(FIRST.plus(7), Attempt { count: 2, due: Timestamp(5) })];
+    let tried = ProgressChange::Attempts(tried);
+    expected.apply(&tried);
+    commit(&engine, tried).await?;
+    let progress = engine.progress.load(SUBSCRIPTION, start()).await?;
+    same("progress", &progress, &expected)?;
+    let again = engine.progress.load(SUBSCRIPTION, start()).await?;
+    same("progress loaded again", &again, &expected)
+}
+
+async fn changes_are_applied_in_the_order_committed(engine: Engine) -> Check {
+    let seek = ProgressChange::Replaced(Box::new(Progress::starting_at(FIRST.plus(3))));
+    let changes = [settled(&[FIRST.0, FIRST.0 + 50]), seek, settled(&[FIRST.0 + 3])];
+    let mut expected = start();
+    for change in changes {
+        expected.apply(&change);
+        let progress = vec![(SUBSCRIPTION, change)];
+        let ride = Commit { appends: Vec::new(), progress, urgency: Urgency::Ride };
+        engine.log.commit(ride).await?;
+    }
+    engine.log.commit(Commit::barrier()).await?;
+    let progress = engine.progress.load(SUBSCRIPTION, start()).await?;
+    same("progress", &progress, &expected)?;
+    hold(!progress.is_acked(FIRST.plus(50)), || "the seek was lost".to_owned())
+}
+
+async fn a_checkpoint_replaces_the_start(engine: Engine) -> Check {
+    let position = commit(&engine, settled(&[FIRST.0])).await?;
+    let mut saved = start();
+    saved.apply(&settled(&[FIRST.0]));
+    let progress = vec![(SUBSCRIPTION, saved.clone())];
+    let checkpoint = Checkpoint { position, progress, forgotten: Vec::new() };
+    engine.progress.checkpoint(checkpoint).await?;
+    let loaded = engine.progress.load(SUBSCRIPTION, Progress::starting_at(Offset(5))).await?;
+    same("progress", &loaded, &saved)
+}
+
+async fn changes_after_a_checkpoint_are_applied_to_it(engine: Engine) -> Check {
+    let position = commit(&engine, settled(&[FIRST.0])).await?;
+    let mut saved = start();
+    saved.apply(&settled(&[FIRST.0]));
+    commit(&engine, settled(&[FIRST.0 + 1, FIRST.0 + 5])).await?;
+    let progress = vec![(SUBSCRIPTION, saved.clone())];
+    let checkpoint = Checkpoint { position, progress, forgotten: Vec::new() };
+    engine.progress.checkpoint(checkpoint).await?;
+    commit(&engine, settled(&[FIRST.0 + 7])).await?;
+    saved.apply(&settled(&[FIRST.0 + 1, FIRST.0 + 5, FIRST.0 + 7]));
+    same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &saved)
+}
+
+async fn a_checkpoint_that_contains_later_changes_does_no_harm(engine: Engine) -> Check {
+    let changes = [
+        settled(&[FIRST.0, FIRST.0 + 9]),
+        ProgressChange::Replaced(Box::new(Progress::starting_at(FIRST.plus(3)))),
+        settled(&[FIRST.0 + 4]),
+    ];
+    let mut state = start();
+    let mut positions = Vec::new();
+    for change in changes {
+        state.apply(&change);
+        positions.push(commit(&engine, change).await?);
+    }
+    let progress = vec![(SUBSCRIPTION, state.clone())];
+    let checkpoint = Checkpoint { position: positions[0], progress, forgotten: Vec::new() };
+    engine.progress.checkpoint(checkpoint).await?;
+    same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &state)
+}
+
+async fn a_forgotten_subscription_has_no_progress(engine: Engine) -> Check {
+    commit(&engine, settled(&[FIRST.0])).await?;
+    let position = engine.log.position();
+    let progress = vec![(SUBSCRIPTION, Progress::starting_at(FIRST.plus(9)))];
+    let saved = Checkpoint { position, progress, forgotten: Vec::new() };
+    engine.progress.checkpoint(saved).await?;
+    let forgotten = vec![SUBSCRIPTION];
+    let gone = Checkpoint { position, progress: Vec::new(), forgotten };
+    engine.progress.checkpoint(gone).await?;
+    same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &start())
+}
+
+async fn a_checkpoint_past_the_log_is_refused(engine: Engine) -> Check {
+    commit(&engine, settled(&[FIRST.0])).await?;
+    let position = Position(engine.log.position().0 + 1);
+    let progress = vec![(SUBSCRIPTION, Progress::starting_at(FIRST.plus(9)))];
+    let answer =
+        engine.progress.checkpoint(Checkpoint { position, progress, forgotten: Vec::new() }).await;
+    refused(&answer, "an error", |_| true)?;
+    let progress = engine.progress.load(SUBSCRIPTION, start()).await?;
+    same("cursor", &progress.cursor(), &FIRST.next())
+}

@@ -1,0 +1,207 @@
+//! What the cases share: a topic with a memory of what was appended, and checks that explain.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use domain::{
+    Epoch, Message, Offset, OffsetRange, ProgressChange, Record, SubscriptionId, Timestamp,
+    TopicId, message,
+};
+use parking_lot::Mutex;
+
+use super::{Check, Seen};
+use crate::{
+    Append, Commit, Engine, Error, Keep, Kind, Listener, NewRecord, Position, ReadLimit, Result,
+    Urgency,
+};
+
+pub(super) const FIRST: Offset = Offset(1_000);
+pub(super) const WIDE: ReadLimit = ReadLimit { records: 1_000, bytes: 1 << 20 };
+
+/// `Ok` if it holds, else what was seen.
+pub(super) fn hold(holds: bool, seen: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(Seen(seen())) }
+}
+
+pub(super) fn same<T: PartialEq + Debug>(what: &str, got: &T, expected: &T) -> Check {
+    hold(got == expected, || format!("{what}: got {got:?}, expected {expected:?}"))
+}
+
+/// `Ok` if the call was refused with that error.
+pub(super) fn refused<T: Debug>(got: &Result<T>, why: &str, is: fn(&Error) -> bool) -> Check {
+    hold(got.as_ref().is_err_and(is), || format!("expected {why}, got {got:?}"))
+}
+
+pub(super) fn fenced(error: &Error) -> bool {
+    matches!(error, Error::Fenced { .. })
+}
+
+/// A topic as its owner sees it, with every record it should hold.
+#[derive(Clone)]
+pub(super) struct Topic {
+    pub(super) id: TopicId,
+    pub(super) epoch: Epoch,
+    pub(super) next: Offset,
+    pub(super) records: Vec<Record>,
+}
+
+impl Topic {
+    /// Defines and claims a topic.
+    pub(super) async fn create(engine: &Engine, name: &str) -> Result<Self> {
+        let entry = engine.catalogue.put(Kind::Topic, name, Bytes::new(), None).await?;
+        let id = TopicId(entry.id);
+        let claim = engine.progress.claim(id, FIRST).await?;
+        Ok(Self { id, epoch: claim.epoch, next: claim.next, records: Vec::new() })
+    }
+
+    /// An append of messages with these sizes, remembered as made.
+    pub(super) fn append(&mut self, sizes: &[usize]) -> Append {
+        let first = self.next;
+        let records: Vec<_> = (first.0..).zip(sizes).map(|(n, &size)| record(n, size)).collect();
+        for new in &records {
+            self.records.push(as_kept(self.next, new));
+            self.next = self.next.next();
+        }
+        Append { topic: self.id, epoch: self.epoch, first, records }
+    }
+
+    pub(super) fn last_publish_time(&self) -> Timestamp {
+        self.records.last().map_or(Timestamp(0), |record| record.publish_time)
+    }
+
+    /// Appends and waits until it is durable.
+    pub(super) async fn publish(&mut self, engine: &Engine, sizes: &[usize]) -> Result<Position> {
+        engine.log.commit(appends(vec![self.append(sizes)])).await
+    }
+
+    /// An append of one message that does not fit the topic; nothing is remembered.
+    pub(super) fn stray(&self, epoch: Epoch, first: Offset) -> Append {
+        Append { topic: self.id, epoch, first, records: vec![record(first.0, 10)] }
+    }
+
+    /// Checks that reading from the start finds every record, byte for byte, and the end.
+    pub(super) async fn check(&self, engine: &Engine) -> Check {
+        let read = read_all(engine, self.id, FIRST, WIDE).await?;
+        same("records", &read, &self.records)?;
+        same("end", &engine.log.end(self.id), &self.next)
+    }
+}
+
+/// A message whose content and size depend on `n`; published at time `n × 10`.
+fn record(n: u64, size: usize) -> NewRecord {
+    let data = (0..size as u64).map(|i| (n.wrapping_mul(31) ^ i).to_le_bytes()[0]).collect();
+    let attributes = if n.is_multiple_of(2) {
+        BTreeMap::from([("n".to_owned(), n.to_string()), ("empty".to_owned(), String::new())])
+    } else {
+        BTreeMap::new()
+    };
+    let ordering_key = if n.is_multiple_of(3) { format!("key {n}") } else { String::new() };
+    NewRecord {
+        message: Message { data, attributes, ordering_key },
+        publish_time: Timestamp(n * 10),
+        addressee: n.is_multiple_of(5).then_some(SubscriptionId(n)),
+    }
+}
+
+fn as_kept(offset: Offset, new: &NewRecord) -> Record {
+    let mut body = Vec::new();
+    message::encode(&new.message, offset, new.publish_time, &mut body);
+    let (publish_time, addressee) = (new.publish_time, new.addressee);
+    Record { offset, publish_time, addressee, body: body.into() }
+}
+
+pub(super) fn appends(appends: Vec<Append>) -> Commit {
+    Commit { appends, progress: Vec::new(), urgency: Urgency::Durable }
+}
+
+pub(super) fn settles(subscription: SubscriptionId, offsets: &[u64], urgency: Urgency) -> Commit {
+    let progress = vec![(subscription, settled(offsets))];
+    Commit { appends: Vec::new(), progress, urgency }
+}
+
+pub(super) fn settled(offsets: &[u64]) -> ProgressChange {
+    ProgressChange::Settled(offsets.iter().map(|&o| OffsetRange::one(Offset(o))).collect())
+}
+
+/// Reads step by step to the end, and checks that each step starts where it was asked to and
+/// that its records lie inside what it covers.
+pub(super) async fn read_all(
+    engine: &Engine,
+    topic: TopicId,
+    from: Offset,
+    limit: ReadLimit,
+) -> Result<Vec<Record>, Seen> {
+    let mut records: Vec<Record> = Vec::new();
+    let mut at = from;
+    loop {
+        let batch = engine.log.read(topic, at, limit).await?;
+        same("start of what is covered", &batch.covered.from, &at)?;
+        same("damaged records", &batch.damaged, &Vec::new())?;
+        if batch.covered.is_empty() {
+            hold(batch.records.is_empty(), || "records outside of `covered`".to_owned())?;
+            return Ok(records);
+        }
+        for record in batch.records {
+            hold(batch.covered.contains(record.offset), || {
+                format!("record {} is outside of {:?}", record.offset, batch.covered)
+            })?;
+            hold(records.last().is_none_or(|last| last.offset < record.offset), || {
+                format!("record {} is out of order", record.offset)
+            })?;
+            records.push(record);
+        }
+        at = batch.covered.to;
+    }
+}
+
+/// A listener that notes every end it is told, and what the log showed at that moment.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) ends: Mutex<Vec<(TopicId, Offset)>>,
+    pub(super) behind: Mutex<Vec<String>>,
+    pub(super) engine: Mutex<Option<Engine>>,
+}
+
+impl Notes {
+    pub(super) fn on(engine: &Engine) -> Arc<Self> {
+        let notes = Arc::new(Self::default());
+        *notes.engine.lock() = Some(engine.clone());
+        engine.log.listen(Arc::clone(&notes) as Arc<dyn Listener>);
+        notes
+    }
+}
+
+impl Listener for Notes {
+    fn visible(&self, ends: &[(TopicId, Offset)]) {
+        self.ends.lock().extend_from_slice(ends);
+        if let Some(engine) = &*self.engine.lock() {
+            for (topic, end) in ends {
+                let shown = engine.log.end(*topic);
+                if shown < *end {
+                    self.behind.lock().push(format!("told {end}, but the end is {shown}"));
+                }
+            }
+        }
+    }
+
+    fn pressed(&self) {}
+
+    fn failed(&self, _: &Error) {}
+}
+
+/// Needs these ranges of each topic and nothing else.
+#[derive(Default)]
+pub(super) struct Needs(pub(super) BTreeMap<TopicId, Vec<OffsetRange>>);
+
+impl Keep for Needs {
+    fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+        let clip = |needed: &OffsetRange| OffsetRange {
+            from: needed.from.max(range.from),
+            to: needed.to.min(range.to),
+        };
+        let needed = self.0.get(&topic).map_or(&[][..], Vec::as_slice);
+        needed.iter().map(clip).filter(|needed| !needed.is_empty()).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! Definitions in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::ready;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{Catalogue, Entry, Error, Future, Kind, Page, Result};
+
+#[derive(Default)]
+pub(super) struct Definitions {
+    entries: Mutex<Entries>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_name: BTreeMap<(Kind, String), Entry>,
+    last_id: u64,
+    /// One count for all names, so that a name made again never sees an old version.
+    last_version: u64,
+}
+
+impl Entries {
+    /// The entry, if it has that version.
+    fn expect(&mut self, key: &(Kind, String), version: u64) -> Result<&mut Entry> {
+        match self.by_name.get_mut(key) {
+            None => Err(Error::NotFound),
+            Some(entry) if entry.version != version => Err(Error::Conflict),
+            Some(entry) => Ok(entry),
+        }
+    }
+
+    fn create(&mut self, kind: Kind, name: &str, value: Bytes) -> Result<Entry> {
+        let key = (kind, name.to_owned());
+        if self.by_name.contains_key(&key) {
+            return Err(Error::Conflict);
+        }
+        self.last_id += 1;
+        self.last_version += 1;
+        let (id, version, name) = (self.last_id, self.last_version, key.1.clone());
+        let entry = Entry { kind, name, id, version, value };
+        self.by_name.insert(key, entry.clone());
+        Ok(entry)
+    }
+
+    fn replace(&mut self, kind: Kind, name: &str, value: Bytes, version: u64) -> Result<Entry> {
+        let next = self.last_version + 1;
+        let entry = self.expect(&(kind, name.to_owned()), version)?;
+        entry.version = next;
+        entry.value = value;
+        let entry = entry.clone();
+        self.last_version = next;
+        Ok(entry)
+    }
+}
+
+impl Definitions {
+    fn changed<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_ok() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        result
+    }
+}
+
+impl Catalogue for Definitions {
+    fn get(&self, kind: Kind, name: &str) -> Future<Result<Entry>> {
+        let key = (kind, name.to_owned());
+        ready(self.entries.lock().by_name.get(&key).cloned().ok_or(Error::NotFound)).boxed()
+    }
+
+    fn list(&self, kind: Kind, after: Option<&str>, limit: usize) -> Future<Result<Page>> {
+        let from = match after {
+            Some(name) => Bound::Excluded((kind, name.to_owned())),
+            None => Bound::Included((kind, String::new())),
+        };
+        let entries = self.entries.lock();
+        let mut rest = entries.by_name.range((from, Bound::Unbounded));
+        let of_kind = rest.by_ref().map(|(_, entry)| entry).take_while(|entry| entry.kind == kind);
+        let mut found: Vec<_> = of_kind.take(limit.saturating_add(1)).cloned().collect();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|entry| entry.name.clone());
+        ready(Ok(Page { entries: found, next })).boxed()
+    }
+
+    fn put(
+        &self,
+        kind: Kind,
+        name: &str,
+        value: Bytes,
+        version: Option<u64>,
+    ) -> Future<Result<Entry>> {
+        let mut entries = self.entries.lock();
+        let result = match version {
+            None => entries.create(kind, name, value),
+            Some(version) => entries.replace(kind, name, value, version),
+        };
+        drop(entries);
+        ready(self.changed(result)).boxed()
+    }
+
+    fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>> {
+        let mut entries = self.entries.lock();
+        let key = (kind, name.to_owned());
+        let result = entries.expect(&key, version).map(drop);
+        if result.is_ok() {
+            entries.by_name.remove(&key);
+        }
+        drop(entries);
+        ready(self.changed(result)).boxed()
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}

@@ -1,0 +1,3 @@
+//! The engines against their promises.
+
+mod memory;

@@ -88,6 +88,14 @@ impl Receipt {
         Self(Answer::Waiting(receiver))
     }
 
+    /// Why the commit was refused when it was queued; `None` if it was taken.
+    pub fn refused(&self) -> Option<&Error> {
+        match &self.0 {
+            Answer::Ready(Some(Err(error))) => Some(error),
+            Answer::Ready(_) | Answer::Waiting(_) => None,
+        }
+    }
+
     /// The answer, blocking this thread. For chores on threads of their own, never in async code.
     pub fn wait(self) -> Result<Position> {
         match self.0 {

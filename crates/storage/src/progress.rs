@@ -1,6 +1,6 @@
 //! `ProgressStore`: claims of topics, and checkpoints that make recovery short.
 
-use domain::{Epoch, Offset, Progress, SubscriptionId, TopicId};
+use domain::{Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
 
 use crate::{Future, Position, Result};
 
@@ -11,6 +11,8 @@ pub struct Claim {
     pub epoch: Epoch,
     /// The offset the next record gets.
     pub next: Offset,
+    /// The publish time of the last record, so that times never decrease; 1970 if there is none.
+    pub last_publish_time: Timestamp,
 }
 
 /// Progress of subscriptions as of a log position.

@@ -1,1 +1,94 @@
-fn main() {}
+//! The project's own commands: `cargo xtask check`, `test`, `tidy`, `kill`, `sim`, `soak`.
+//!
+//! Only the standard library and `anyhow`, so that it is built in a moment.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool speaks on its standard output"
+)]
+
+mod arguments;
+mod check;
+mod count;
+mod examples;
+mod place;
+mod process;
+mod program;
+mod setup;
+mod stages;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::arguments::Arguments;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  check                 format, clippy with warnings denied, documentation, tidy
+  tidy                  house rules: columns, words, leftovers, direction of dependencies
+  test [--only STAGE]   everything: Rust tests, then the built program with the official clients
+  kill [--rounds N] [--seed S]
+                        kill -9 rounds under load (100 rounds)
+  sim [--cases N]       the property and fault tests with many more cases (20,000)
+  soak [--rounds N]     a long run of kill -9 rounds (2,000)
+
+Stages of `test`: setup build unit doc descriptors python node examples kill bench
+";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    match run(&command, words.collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &str, words: Vec<String>) -> Result<()> {
+    let mut arguments = Arguments::new(words);
+    match command {
+        "check" => {
+            arguments.finish()?;
+            check::run()
+        }
+        "tidy" => {
+            arguments.finish()?;
+            tidy::run()
+        }
+        "test" => {
+            let mut only = Vec::new();
+            while let Some(stage) = arguments.take("--only")? {
+                only.push(stage);
+            }
+            arguments.finish()?;
+            test::run(&only)
+        }
+        "kill" => kill(arguments, "100"),
+        "soak" => kill(arguments, "2000"),
+        "sim" => {
+            let cases = arguments.take("--cases")?.unwrap_or_else(|| "20000".to_owned());
+            arguments.finish()?;
+            test::simulate(&cases)
+        }
+        "" | "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => bail!("unknown command {other:?}\n\n{HELP}"),
+    }
+}
+
+fn kill(mut arguments: Arguments, rounds: &str) -> Result<()> {
+    let rounds = arguments.take("--rounds")?.unwrap_or_else(|| rounds.to_owned());
+    let seed = arguments.take("--seed")?;
+    arguments.finish()?;
+    test::kill(&rounds, seed.as_deref())
+}

@@ -1,0 +1,140 @@
+"""Over-long, slow and senseless clients are cut off; the server goes on and loses nothing."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from conftest import Clients
+from rest import Rest
+
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def guarded(server):
+    """The server must hold what was published before and serve after each of these tests."""
+    clients = Clients(server, "grpc")
+    topic, subscription = clients.pair()
+    ids = clients.publish(topic, *[b"%d" % n for n in range(10)])
+    yield server
+    received = clients.pull_exactly(subscription, 10)
+    assert sorted(one.message.message_id for one in received) == sorted(ids)
+    clients.ack(subscription, received)
+    clients.publish(topic, b"after")
+    assert clients.pull_exactly(subscription, 1)[0].message.data == b"after"
+    clients.close()
+    assert server.alive()
+
+
+def connect(server):
+    opened = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
+
+
+def seconds_until_closed(opened, at_most=45):
+    """How long the server keeps this connection, reading whatever it says meanwhile."""
+    before = time.monotonic()
+    opened.settimeout(at_most)
+    try:
+        while opened.recv(65536):
+            pass
+    except (ConnectionResetError, BrokenPipeError):
+        pass
+    except TimeoutError:
+        raise AssertionError(f"still open after {at_most} s") from None
+    return time.monotonic() - before
+
+
+def test_an_overlong_body_is_refused_in_google_s_words(guarded, project):
+    rest = Rest(guarded)
+    rest.topic(f"{project}/topics/orders")
+    raw = b'{"messages": [{"data": "' + b"A" * (40 * MEGABYTE) + b'"}]}'
+    try:
+        answer = rest.call("POST", f"/v1/{project}/topics/orders:publish", raw=raw)
+    except (ConnectionResetError, BrokenPipeError):
+        return  # Cut off while still sending: as good.
+    assert answer.code in (400, 413)
+    assert answer.json["error"]["status"] in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
+
+
+def test_an_overlong_header_is_refused(guarded):
+    with connect(guarded) as opened:
+        opened.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n")
+        try:
+            for _ in range(2000):
+                opened.sendall(b"x-filler: " + b"y" * 1000 + b"\r\n")
+        except (ConnectionResetError, BrokenPipeError):
+            return
+        assert seconds_until_closed(opened) < 45
+
+
+def test_a_client_that_says_nothing_is_cut_off(guarded):
+    with connect(guarded) as opened:
+        assert seconds_until_closed(opened) < 45
+
+
+def test_a_client_that_never_ends_its_header_is_cut_off(guarded):
+    with connect(guarded) as opened:
+        opened.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n")
+        assert seconds_until_closed(opened) < 45
+
+
+def test_a_client_that_never_ends_its_body_is_cut_off(guarded, project):
+    Rest(guarded).topic(f"{project}/topics/orders")
+    with connect(guarded) as opened:
+        opened.sendall(
+            f"POST /v1/{project}/topics/orders:publish HTTP/1.1\r\nhost: x\r\n"
+            "content-type: application/json\r\ncontent-length: 1000\r\n\r\n{".encode()
+        )
+        assert seconds_until_closed(opened, at_most=90) < 90
+
+
+def test_garbage_on_the_port_is_cut_off(guarded):
+    for garbage in (b"\0" * 100, b"\x16\x03\x01\x02\x00\x01", b"SSH-2.0-x\r\n\r\n", os.urandom(5000)):
+        with connect(guarded) as opened:
+            try:
+                opened.sendall(garbage + b"\r\n\r\n")
+            except (ConnectionResetError, BrokenPipeError):
+                continue
+            seconds_until_closed(opened)
+
+
+def test_garbage_after_the_http2_preface_is_cut_off(guarded):
+    for garbage in (b"\xff" * 100, os.urandom(5000), b"\0\0\0\4\0\0\0\0\0" + b"\xff\xff\xff" + b"x" * 5000):
+        with connect(guarded) as opened:
+            try:
+                opened.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + garbage)
+            except (ConnectionResetError, BrokenPipeError):
+                continue
+            seconds_until_closed(opened)
+
+
+def test_connections_that_vanish_do_no_harm(guarded):
+    for _ in range(200):
+        opened = connect(guarded)
+        opened.sendall(b"POST /v1/projects/p/topics/t:publish HTTP/1.1\r\nhost: x\r\ncontent-le")
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        opened.close()
+
+
+def test_a_grpc_body_of_rubbish_is_refused(guarded):
+    import grpc
+
+    with grpc.insecure_channel(guarded.address) as channel:
+        for method in ("Publisher/Publish", "Publisher/CreateTopic", "Subscriber/Pull"):
+            call = channel.unary_unary(
+                f"/google.pubsub.v1.{method}",
+                request_serializer=lambda raw: raw,
+                response_deserializer=lambda raw: raw,
+            )
+            for raw in (b"\xff" * 50, b"\x0a\xff\xff\xff\xff\x0f", os.urandom(300)):
+                with pytest.raises(grpc.RpcError) as raised:
+                    call(raw, timeout=10)
+                assert raised.value.code() in (
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    grpc.StatusCode.INTERNAL,
+                    grpc.StatusCode.NOT_FOUND,
+                )

@@ -1,0 +1,83 @@
+"""What is not built yet says so: UNIMPLEMENTED, never silently dropped."""
+
+import pytest
+from google.iam.v1 import iam_policy_pb2
+from google.protobuf import duration_pb2, field_mask_pb2
+
+from statuses import refused
+
+FIELDS = {
+    "filter": {"filter": 'attributes.kind = "a"'},
+    "push": {"push_config": {"push_endpoint": "http://127.0.0.1:9/push"}},
+    "ordering": {"enable_message_ordering": True},
+    "dead letter": {
+        "dead_letter_policy": {
+            "dead_letter_topic": "projects/p/topics/dead",
+            "max_delivery_attempts": 5,
+        }
+    },
+    "retry": {"retry_policy": {"minimum_backoff": duration_pb2.Duration(seconds=1)}},
+    "exactly once": {"enable_exactly_once_delivery": True},
+    "bigquery": {"bigquery_config": {"table": "p.d.t"}},
+    "cloud storage": {"cloud_storage_config": {"bucket": "bucket"}},
+}
+
+
+@pytest.mark.parametrize("what", FIELDS)
+def test_a_subscription_setting_that_is_not_built_is_refused(clients, what):
+    topic = clients.topic()
+    with refused("UNIMPLEMENTED"):
+        clients.subscription(topic, **FIELDS[what])
+    assert list(clients.publisher.list_topic_subscriptions(request={"topic": topic})) == []
+
+
+def test_an_empty_push_config_means_pull(clients):
+    topic = clients.topic()
+    clients.subscription(topic, push_config={})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schema_settings": {"schema": "projects/p/schemas/abc"}},
+        {"kms_key_name": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
+    ],
+    ids=str,
+)
+def test_a_topic_setting_that_is_not_built_is_refused(clients, fields):
+    name = clients.topic_name()
+    with refused("UNIMPLEMENTED"):
+        clients.publisher.create_topic(request={"name": name, **fields})
+    with refused("NOT_FOUND"):
+        clients.publisher.get_topic(request={"topic": name})
+
+
+def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
+    _, name = clients.pair()
+    with refused("UNIMPLEMENTED"):
+        clients.subscriber.update_subscription(
+            request={
+                "subscription": {
+                    "name": name,
+                    "push_config": {"push_endpoint": "http://127.0.0.1:9/push"},
+                },
+                "update_mask": field_mask_pb2.FieldMask(paths=["push_config"]),
+            }
+        )
+
+
+def test_a_call_that_is_not_built_is_refused(clients):
+    topic, name = clients.pair()
+    snapshot = f"{clients.project}/snapshots/snapshot"
+    for call in (
+        lambda: clients.subscriber.create_snapshot(
+            request={"name": snapshot, "subscription": name}
+        ),
+        lambda: clients.subscriber.seek(request={"subscription": name, "snapshot": snapshot}),
+        lambda: clients.schemas.get_schema(request={"name": f"{clients.project}/schemas/abc"}),
+        lambda: clients.publisher.get_iam_policy(
+            request=iam_policy_pb2.GetIamPolicyRequest(resource=topic)
+        ),
+    ):
+        with refused("UNIMPLEMENTED"):
+            call()

@@ -1,0 +1,166 @@
+//! `cargo xtask test`: every test, from unit tests to the built program killed under load.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::count::{Format, count};
+use crate::process::{Said, cargo, command, exists, run_and_keep};
+use crate::stages::{Count, Stages};
+use crate::{examples, place, process, setup};
+
+/// Rounds of kill -9 in the test command.
+const KILL_ROUNDS: &str = "100";
+
+type Stage = (&'static str, fn() -> Result<Count>);
+
+/// In this order. What later stages stand on comes first.
+const STAGES: [Stage; 10] = [
+    ("setup", || setup::run_all().map(|()| Count::ONE)),
+    ("build", build),
+    ("unit", unit),
+    ("doc", documentation),
+    ("descriptors", descriptors),
+    ("python", python),
+    ("node", node),
+    ("examples", examples::run_all),
+    ("kill", || kill_rounds(KILL_ROUNDS, None)),
+    ("bench", bench),
+];
+
+/// Stages without which the later ones make no sense.
+const FOUNDATIONS: [&str; 2] = ["setup", "build"];
+
+/// The command: all stages, or only those named.
+pub(crate) fn run(only: &[String]) -> Result<()> {
+    for name in only {
+        ensure!(
+            STAGES.iter().any(|(stage, _)| stage == name),
+            "there is no stage {name:?}; see `cargo xtask help`"
+        );
+    }
+    let mut stages = Stages::default();
+    for (name, stage) in STAGES {
+        if !only.is_empty() && !only.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        if !stages.run(name, stage) && FOUNDATIONS.contains(&name) {
+            break;
+        }
+    }
+    stages.finish()
+}
+
+/// `cargo xtask kill` and `soak`.
+pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
+    let mut stages = Stages::default();
+    if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
+        stages.run("kill", || kill_rounds(rounds, seed));
+    }
+    stages.finish()
+}
+
+/// `cargo xtask sim`: the property and fault tests with `cases` cases each.
+pub(crate) fn simulate(cases: &str) -> Result<()> {
+    let mut stages = Stages::default();
+    stages.run("sim", || {
+        let packages = ["-p", "postrider-domain", "-p", "postrider-storage"];
+        let mut command = cargo(&["test"]);
+        command.args(packages).env("PROPTEST_CASES", cases);
+        counted(&mut command, Format::CargoTest)
+    });
+    stages.finish()
+}
+
+/// Everything once, in the one profile that all stages use.
+fn build() -> Result<Count> {
+    process::run(&mut cargo(&["build", "--workspace", "--all-targets"]))?;
+    Ok(Count::ONE)
+}
+
+fn unit() -> Result<Count> {
+    if exists("cargo-nextest", &["nextest", "--version"]) {
+        let words = ["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "fail"];
+        return counted(&mut cargo(&words), Format::Nextest);
+    }
+    let words = ["test", "--workspace", "--all-targets", "--no-fail-fast", "--quiet"];
+    counted(&mut cargo(&words), Format::CargoTest)
+}
+
+fn documentation() -> Result<Count> {
+    let words = ["test", "--workspace", "--doc", "--no-fail-fast", "--quiet"];
+    counted(&mut cargo(&words), Format::CargoTest)
+}
+
+fn descriptors() -> Result<Count> {
+    let set = place::e2e().join("descriptors.bin");
+    let words = ["run", "--quiet", "-p", "postrider-wire", "--example", "descriptor_set", "--"];
+    process::run(cargo(&words).arg(&set))?;
+    let mut compare = python_command(&["tests/e2e/descriptors/compare.py"]);
+    process::run(compare.arg(&set))?;
+    Ok(Count::ONE)
+}
+
+fn python() -> Result<Count> {
+    let temporary = place::e2e().join("pytest");
+    let mut pytest = python_command(&["-m", "pytest", "tests/e2e/python", "tests/e2e/kill"]);
+    pytest.args(["-c", "tests/e2e/python/pytest.ini", "--rootdir", "tests/e2e", "--basetemp"]);
+    let count = counted(pytest.arg(&temporary), Format::Pytest)?;
+    if count.failed == 0 {
+        fs::remove_dir_all(&temporary)?;
+    }
+    Ok(count)
+}
+
+fn node() -> Result<Count> {
+    let folder = place::root().join("tests/e2e/node");
+    let mut files: Vec<_> = fs::read_dir(&folder)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .map(|file| file.path())
+        .filter(|path| path.to_string_lossy().ends_with(".test.js"))
+        .collect();
+    files.sort();
+    ensure!(!files.is_empty(), "no tests in {}", folder.display());
+    let mut command = command("node", &["--test"]);
+    command.args(files).env("NODE_PATH", setup::node_modules());
+    counted(&mut for_e2e(command), Format::Node)
+}
+
+fn kill_rounds(rounds: &str, seed: Option<&str>) -> Result<Count> {
+    let mut command = python_command(&["tests/e2e/kill/rounds.py", "--rounds", rounds]);
+    if let Some(seed) = seed {
+        command.args(["--seed", seed]);
+    }
+    counted(&mut command, Format::Pytest)
+}
+
+fn bench() -> Result<Count> {
+    let mut command = command(place::built("postrider-bench"), &["--quick", "--server"]);
+    process::run(command.arg(place::built("postrider")))?;
+    Ok(Count::ONE)
+}
+
+fn python_command(words: &[&str]) -> Command {
+    for_e2e(command(setup::python(), words))
+}
+
+/// What every end-to-end test gets to know.
+fn for_e2e(mut command: Command) -> Command {
+    command
+        .env("POSTRIDER_BIN", place::built("postrider"))
+        .env("POSTRIDER_E2E_DIR", place::e2e().join("run"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env_remove("PUBSUB_EMULATOR_HOST");
+    command
+}
+
+fn counted(command: &mut Command, format: Format) -> Result<Count> {
+    let said: Said = run_and_keep(command)?;
+    let count = count(&said, format);
+    if count == Count::default() && said.success && !matches!(format, Format::CargoTest) {
+        bail!("no test was run");
+    }
+    Ok(count)
+}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import Clients
+from clients import Clients
 from rest import Rest
 
 MEGABYTE = 1_000_000

@@ -5,7 +5,7 @@ import time
 
 from google.api_core import exceptions
 
-from conftest import Clients
+from clients import Clients
 from program import Server
 from statuses import refused
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import program
-from conftest import Clients
+from clients import Clients
 from program import CONFIG, Server
 from rest import Rest
 from statuses import status_of

@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf import duration_pb2
 
-from conftest import Clients
+from clients import Clients
 from statuses import refused
 
 HOW = ["term", "kill"]

@@ -8,7 +8,7 @@ import time
 import pytest
 from google.cloud import pubsub_v1
 
-from conftest import Clients
+from clients import Clients
 from statuses import status_of
 from streams import Stream
 

@@ -1,0 +1,147 @@
+//! The leases of one subscription, by offset and by deadline.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::ConsumerId;
+use super::wheel::Wheel;
+use crate::offset::Offset;
+use crate::time::Moment;
+
+/// A record handed to a consumer until its deadline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) offset: Offset,
+    /// The number in the ack id.
+    pub(super) lease: u64,
+    pub(super) deadline: Moment,
+    pub(super) consumer: ConsumerId,
+    /// Size of the record's body.
+    pub(super) bytes: u32,
+    /// Deliveries before this one.
+    pub(super) failed: u32,
+}
+
+/// All leases that have not ended. At most one per offset.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    /// Also holds ended leases in vacant slots.
+    slots: Vec<Held>,
+    vacant: Vec<u32>,
+    by_offset: HashMap<Offset, u32, BuildHasherDefault<OffsetHasher>>,
+    /// Every lease is in it, at its deadline or earlier.
+    wheel: Wheel,
+}
+
+/// Above so many slots, memory is given back when the last lease ends.
+const SLOTS_KEPT: usize = 16_384;
+
+impl Leases {
+    pub(super) fn len(&self) -> usize {
+        self.by_offset.len()
+    }
+
+    pub(super) fn get(&self, offset: Offset) -> Option<&Held> {
+        self.slots.get(*self.by_offset.get(&offset)? as usize)
+    }
+
+    /// Adds a lease of an offset that has none.
+    pub(super) fn insert(&mut self, held: Held) {
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                if let Some(vacant) = self.slots.get_mut(slot as usize) {
+                    *vacant = held;
+                }
+                slot
+            }
+            None => {
+                self.slots.push(held);
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let before = self.by_offset.insert(held.offset, slot);
+        debug_assert!(before.is_none(), "offset {} was leased already", held.offset);
+        self.wheel.insert(slot, held.deadline);
+    }
+
+    /// Ends the lease of `offset`, if there is one.
+    pub(super) fn remove(&mut self, offset: Offset) -> Option<Held> {
+        let slot = self.by_offset.remove(&offset)?;
+        self.wheel.remove(slot);
+        self.vacate(slot)
+    }
+
+    /// Moves the deadline of `offset`'s lease.
+    pub(super) fn set_deadline(&mut self, offset: Offset, deadline: Moment) {
+        let Some(&slot) = self.by_offset.get(&offset) else { return };
+        let Some(held) = self.slots.get_mut(slot as usize) else { return };
+        let is_earlier = deadline < held.deadline;
+        held.deadline = deadline;
+        // A later deadline waits until the earlier one comes up: most leases end before that.
+        if is_earlier {
+            self.wheel.remove(slot);
+            self.wheel.insert(slot, deadline);
+        }
+    }
+
+    /// Ends and returns a lease whose deadline has come, if there is one.
+    pub(super) fn pop_expired(&mut self, now: Moment) -> Option<Held> {
+        loop {
+            let slot = self.wheel.pop(now)?;
+            let held = *self.slots.get(slot as usize)?;
+            if held.deadline <= now {
+                self.by_offset.remove(&held.offset);
+                return self.vacate(slot);
+            }
+            self.wheel.insert(slot, held.deadline);
+        }
+    }
+
+    /// When `pop_expired` should be called next.
+    pub(super) fn next_wake(&self) -> Option<Moment> {
+        self.wheel.next_wake()
+    }
+
+    /// The leased offsets for which `wanted` holds, in no order that means anything but always
+    /// the same one.
+    pub(super) fn offsets(&self, wanted: impl Fn(Offset) -> bool) -> Vec<Offset> {
+        let is_held =
+            |held: &&Held| self.get(held.offset).is_some_and(|current| current.lease == held.lease);
+        let slots = self.slots.iter().filter(|held| wanted(held.offset)).filter(is_held);
+        slots.map(|held| held.offset).collect()
+    }
+
+    fn vacate(&mut self, slot: u32) -> Option<Held> {
+        let held = self.slots.get(slot as usize).copied();
+        self.vacant.push(slot);
+        if self.by_offset.is_empty() && self.slots.len() > SLOTS_KEPT {
+            self.slots = Vec::new();
+            self.vacant = Vec::new();
+            self.by_offset = HashMap::default();
+            self.wheel.release_memory();
+        }
+        held
+    }
+}
+
+/// Spreads offsets, which are dense and the server's own choice, so no attacker picks them.
+#[derive(Default)]
+struct OffsetHasher(u64);
+
+impl Hasher for OffsetHasher {
+    fn write_u64(&mut self, value: u64) {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let spread = (self.0 ^ value).wrapping_mul(ODD);
+        self.0 = spread ^ spread >> 32;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

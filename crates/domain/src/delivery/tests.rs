@@ -1,0 +1,157 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::offset::Record;
+use crate::time::Timestamp;
+
+/// A log in memory of which every offset below its length holds a record.
+struct Dense(u64);
+
+impl Source for Dense {
+    fn read(&mut self, from: Offset, records_max: usize, _bytes_max: usize) -> Read {
+        if from.0 >= self.0 {
+            return Read::AtEnd;
+        }
+        let to = Offset(self.0).min(from.plus(records_max as u64));
+        let records = (from.0..to.0).map(|offset| Record {
+            offset: Offset(offset),
+            publish_time: Timestamp(0),
+            addressee: None,
+            body: Bytes::from_static(b"body"),
+        });
+        Read::Records {
+            covered: OffsetRange { from, to },
+            records: records.collect(),
+            damaged: Vec::new(),
+        }
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn delivery(exactly_once: bool) -> Delivery {
+    let identity = Identity { subscription: SubscriptionId(7), epoch: Epoch(3) };
+    let settings = Settings { ordering: Ordering::None, ack_deadline: 10 * SECOND, exactly_once };
+    Delivery::new(identity, settings, Progress::default())
+}
+
+fn lease(delivery: &mut Delivery, consumer: ConsumerId, records_max: usize) -> Vec<Lease> {
+    let request =
+        LeaseRequest { consumer, records_max, bytes_max: 1 << 20, ack_deadline: 10 * SECOND };
+    let mut out = Vec::new();
+    delivery.lease(Moment(0), &request, &mut Dense(5_000_000), &mut out, &mut Effects::default());
+    out
+}
+
+fn id_of(leases: &[Lease]) -> AckId {
+    leases.first().unwrap().ack_id
+}
+
+#[test]
+fn a_lease_is_small() {
+    assert!(size_of::<Held>() <= 40);
+}
+
+#[test]
+fn ids_never_given_out_are_foreign() {
+    let mut delivery = delivery(false);
+    let consumer = delivery.open_consumer(Flow::default());
+    let given = id_of(&lease(&mut delivery, consumer, 1));
+    let id = |subscription, epoch, lease| {
+        AckId::new(SubscriptionId(subscription), given.offset(), Epoch(epoch), lease)
+    };
+    let mut effects = Effects::default();
+    for foreign in [id(8, 3, 0), id(7, 4, 0), id(7, 3, 1)] {
+        let acked = delivery.ack(Moment(0), &foreign, Offset(9), &mut effects);
+        assert_eq!(acked, AckOutcome::Foreign);
+        let nacked = delivery.nack(Moment(0), &foreign, &mut effects);
+        assert_eq!(nacked, ExtendOutcome::Foreign);
+        let extended = delivery.extend(Moment(0), &foreign, SECOND, &mut effects);
+        assert_eq!(extended, ExtendOutcome::Foreign);
+    }
+    assert_eq!(effects, Effects::default());
+    let acked = delivery.ack(Moment(0), &given, Offset(0), &mut effects);
+    assert_eq!(acked, AckOutcome::Beyond);
+}
+
+#[test]
+fn exactly_once_accepts_the_current_lease_only() {
+    let mut delivery = delivery(true);
+    let consumer = delivery.open_consumer(Flow::default());
+    let first = id_of(&lease(&mut delivery, consumer, 1));
+    let mut effects = Effects::default();
+    let end = Offset(10);
+    let late = Moment(0).plus(10 * SECOND);
+    assert_eq!(delivery.ack(late, &first, end, &mut effects), AckOutcome::Stale);
+    assert_eq!(delivery.nack(Moment(0), &first, &mut effects), ExtendOutcome::Returned);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
+    let second = id_of(&lease(&mut delivery, consumer, 1));
+    assert_eq!(second.offset(), first.offset());
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
+    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::Settled);
+    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::Stale);
+    assert_eq!(effects.settled, [OffsetRange::one(first.offset())]);
+}
+
+#[test]
+fn leases_are_bounded_and_the_stalled_are_freed_by_any_end() {
+    let mut delivery = delivery(false);
+    let (greedy, other) =
+        (delivery.open_consumer(Flow::default()), delivery.open_consumer(Flow::default()));
+    let leases = lease(&mut delivery, greedy, 300_000);
+    assert_eq!(leases.len(), (1 << 20) / 4, "the request's bytes count");
+    while delivery.outstanding() < OUTSTANDING_MAX {
+        assert!(!lease(&mut delivery, greedy, 200_000).is_empty());
+    }
+    assert!(lease(&mut delivery, greedy, 1).is_empty());
+    assert!(lease(&mut delivery, greedy, 1).is_empty());
+    assert!(lease(&mut delivery, other, 1).is_empty());
+    let mut effects = Effects::default();
+    delivery.ack(Moment(0), &id_of(&leases), Offset(5_000_000), &mut effects);
+    assert_eq!(effects.freed, [greedy, other]);
+    assert_eq!(lease(&mut delivery, other, 9).len(), 1);
+}
+
+#[test]
+fn settling_a_range_ends_its_leases_and_frees_their_consumers() {
+    let mut delivery = delivery(false);
+    let consumer = delivery.open_consumer(Flow { messages_max: 3, bytes_max: 0 });
+    let leases = lease(&mut delivery, consumer, 5);
+    assert_eq!(leases.len(), 3);
+    let mut effects = Effects::default();
+    delivery.nack(Moment(0), &id_of(&leases), &mut effects);
+    assert_eq!(lease(&mut delivery, consumer, 5).len(), 1);
+    let range = OffsetRange { from: Offset(0), to: Offset(100) };
+    effects = Effects::default();
+    delivery.settle(range, &mut effects);
+    assert_eq!((effects.settled, effects.freed), (vec![range], vec![consumer]));
+    assert_eq!(delivery.outstanding(), 0);
+    assert_eq!(delivery.next_wake(), None);
+    assert_eq!(id_of(&lease(&mut delivery, consumer, 5)).offset(), Offset(100));
+}
+
+#[test]
+fn a_wider_flow_frees_a_consumer_that_waits() {
+    let mut delivery = delivery(false);
+    let consumer = delivery.open_consumer(Flow { messages_max: 1, bytes_max: 0 });
+    assert_eq!(lease(&mut delivery, consumer, 5).len(), 1);
+    let mut effects = Effects::default();
+    delivery.set_flow(consumer, Flow { messages_max: 2, bytes_max: 0 }, &mut effects);
+    assert_eq!(effects.freed, [consumer]);
+    assert_eq!(lease(&mut delivery, consumer, 5).len(), 1);
+}
+
+#[test]
+fn backlog_and_what_is_available_are_counted_without_reading() {
+    let mut delivery = delivery(false);
+    let consumer = delivery.open_consumer(Flow::default());
+    let leases = lease(&mut delivery, consumer, 3);
+    let end = Offset(10);
+    assert_eq!((delivery.backlog(end), delivery.available(end)), (10, 7));
+    let mut effects = Effects::default();
+    let [first, second, _] = leases.as_slice() else { panic!("three were leased") };
+    delivery.ack(Moment(0), &second.ack_id, end, &mut effects);
+    delivery.nack(Moment(0), &first.ack_id, &mut effects);
+    assert_eq!((delivery.backlog(end), delivery.available(end)), (9, 8));
+    assert_eq!(effects.returned, 1);
+}

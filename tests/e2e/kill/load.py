@@ -154,7 +154,7 @@ class Load:
         shapes = [
             (source.choice(("", "key-1", "key-2")), source.choice(sizes)) for _ in range(count)
         ]
-        if source.random() < 0.02:
+        if source.random() < 0.05:
             shapes = [("", 300_000)]
         call = self.checker.publish_begins(topic, shapes)
         messages = [

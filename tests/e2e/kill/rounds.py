@@ -28,8 +28,8 @@ TOPICS = [f"{PROJECT}/topics/orders", f"{PROJECT}/topics/payments"]
 # Small segments: the log rolls, is moved to topic segments and recycled while it is killed.
 CONFIG = """
 [storage]
-wal_segment = "{segment}"
-wal_max = "16MiB"
+wal_segment = "16MiB"
+wal_max = "{wal}"
 tail_memory = "1MiB"
 progress_flush = "{flush}"
 """
@@ -48,8 +48,8 @@ class Rounds:
         self.kept = []
 
     def config(self):
-        segment = self.random.choice(("1MiB", "2MiB", "4MiB"))
-        return CONFIG.format(segment=segment, flush=self.random.choice(("50ms", "500ms", "5s")))
+        wal = self.random.choice(("32MiB", "48MiB"))
+        return CONFIG.format(wal=wal, flush=self.random.choice(("50ms", "500ms", "5s")))
 
     def round(self, number):
         """One life of the server, from its start to its kill."""

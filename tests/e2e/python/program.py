@@ -15,7 +15,7 @@ STOP_SECONDS_MAX = 15
 # Small segments, so that the log rolls and is recycled while the tests run.
 CONFIG = """
 [storage]
-wal_segment = "4MiB"
+wal_segment = "16MiB"
 wal_max = "32MiB"
 """
 

@@ -1,0 +1,166 @@
+//! Whoever takes leases: a stream for as long as it is open, a pull for the time of its call.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use domain::delivery::{ConsumerId, Flow, Lease};
+use domain::{Offset, limits};
+use storage::{Batch, ReadLimit};
+
+use crate::error::Result;
+use crate::runtime::Runtime;
+use crate::subscription::{Ask, Step, Subscription};
+
+/// Most records handed out in one response of a stream.
+const STREAM_RECORDS_MAX: usize = 1_000;
+
+/// Most bytes of records in one response; a single larger record still goes alone.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
+
+/// A consumer of one subscription. Dropping it leaves its leases until their deadlines.
+pub struct Consumer {
+    subscription: Arc<Subscription>,
+    runtime: Arc<Runtime>,
+    id: ConsumerId,
+    ack_deadline: Option<Duration>,
+    records_max: usize,
+    has_waited: bool,
+    fetch: Fetch,
+}
+
+/// Reading older records from disk. One consumer of a subscription at a time does it.
+enum Fetch {
+    None,
+    Reading(storage::Future<storage::Result<Batch>>),
+    /// What was read and not yet handed out. It is dropped as soon as the consumer must wait, so
+    /// that a slow one pins nothing.
+    Read(Batch),
+}
+
+impl Consumer {
+    pub(crate) fn new(
+        subscription: Arc<Subscription>,
+        runtime: Arc<Runtime>,
+        flow: Flow,
+        ack_deadline: Option<Duration>,
+        records_max: usize,
+    ) -> Result<Self> {
+        let id = subscription.open_consumer(flow)?;
+        Ok(Self {
+            subscription,
+            runtime,
+            id,
+            ack_deadline,
+            records_max,
+            has_waited: false,
+            fetch: Fetch::None,
+        })
+    }
+
+    /// The deadline of leases from now on.
+    pub fn set_ack_deadline(&mut self, deadline: Duration) {
+        self.ack_deadline = Some(deadline);
+    }
+
+    /// The next leases, at least one; pending while there is nothing to lease or the consumer
+    /// already holds all it may.
+    pub fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
+        loop {
+            let ends_fetch = matches!(self.fetch, Fetch::Reading(_));
+            let fetched = ready!(self.poll_fetched(context))?;
+            let mut ask = Ask {
+                consumer: self.id,
+                records_max: self.records_max,
+                bytes_max: RESPONSE_BYTES_MAX,
+                ack_deadline: self.ack_deadline,
+                fetched,
+                ends_fetch,
+                has_waited: std::mem::take(&mut self.has_waited),
+                waker: context.waker(),
+            };
+            let mut leases = Vec::new();
+            match self.subscription.lease(&mut ask, &mut leases)? {
+                Step::Leased => {
+                    if let Some(batch) = ask.fetched {
+                        self.fetch = Fetch::Read(batch);
+                    }
+                    return Poll::Ready(Ok(leases));
+                }
+                Step::Wait => {
+                    self.has_waited = true;
+                    return Poll::Pending;
+                }
+                Step::Fetch(from) => self.start_fetch(from),
+            }
+        }
+    }
+
+    fn start_fetch(&mut self, from: Offset) {
+        let limit = ReadLimit { records: STREAM_RECORDS_MAX, bytes: RESPONSE_BYTES_MAX };
+        let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
+        self.fetch = Fetch::Reading(read);
+    }
+
+    fn poll_fetched(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>>> {
+        match std::mem::replace(&mut self.fetch, Fetch::None) {
+            Fetch::None => Poll::Ready(Ok(None)),
+            Fetch::Read(batch) => Poll::Ready(Ok(Some(batch))),
+            Fetch::Reading(mut read) => match read.as_mut().poll(context) {
+                Poll::Pending => {
+                    self.fetch = Fetch::Reading(read);
+                    Poll::Pending
+                }
+                Poll::Ready(Ok(batch)) => Poll::Ready(Ok(Some(batch))),
+                Poll::Ready(Err(error)) => {
+                    self.subscription.end_fetch();
+                    Poll::Ready(Err(error.into()))
+                }
+            },
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if matches!(self.fetch, Fetch::Reading(_)) {
+            self.subscription.end_fetch();
+        }
+        self.subscription.close_consumer(self.id);
+    }
+}
+
+/// Opens a stream on `subscription`.
+pub(crate) fn stream(
+    subscription: Arc<Subscription>,
+    runtime: Arc<Runtime>,
+    flow: Flow,
+    ack_deadline: Duration,
+) -> Result<Consumer> {
+    Consumer::new(subscription, runtime, flow, Some(ack_deadline), STREAM_RECORDS_MAX)
+}
+
+/// Leases up to `records_max` records, waiting up to `wait` for the first; none if none came.
+pub(crate) async fn pull(
+    subscription: Arc<Subscription>,
+    runtime: Arc<Runtime>,
+    records_max: usize,
+    wait: Duration,
+) -> Result<Vec<Lease>> {
+    let records_max = records_max.min(limits::PULL_MESSAGES_MAX);
+    let clock = Arc::clone(&runtime.clock);
+    let mut consumer = Consumer::new(subscription, runtime, Flow::default(), None, records_max)?;
+    let mut lease = std::pin::pin!(poll_fn(|context| consumer.poll_lease(context)));
+    if let Poll::Ready(leases) = futures::poll!(&mut lease) {
+        return leases;
+    }
+    if wait.is_zero() {
+        return Ok(Vec::new());
+    }
+    let until = clock.now().plus(wait);
+    tokio::select! {
+        leases = lease => leases,
+        () = clock.sleep_until(until) => Ok(Vec::new()),
+    }
+}

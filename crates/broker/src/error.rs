@@ -1,0 +1,66 @@
+//! Why the broker refuses, in kinds a caller can act on.
+
+use std::sync::Arc;
+
+use domain::Invalid;
+
+use crate::definition::Unreadable;
+
+/// What a name in an error stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A topic.
+    Topic,
+    /// A subscription.
+    Subscription,
+}
+
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Topic => "topic",
+            Self::Subscription => "subscription",
+        })
+    }
+}
+
+/// The broker's refusals.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A field breaks a rule.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// No such resource.
+    #[error("{0} {1} not found")]
+    NotFound(Resource, String),
+    /// It is there already.
+    #[error("{0} {1} already exists")]
+    AlreadyExists(Resource, String),
+    /// Changed by someone else between reading and writing; repeat the call.
+    #[error("{0} {1} was changed by another call at the same time; try again")]
+    Contended(Resource, String),
+    /// The disk has no space for messages.
+    #[error("no space left for new messages; free disk space or acknowledge what is stored")]
+    Full,
+    /// The server is stopping; another or a restarted one will answer.
+    #[error("the server is shutting down")]
+    Closing,
+    /// A stored definition cannot be read by this version.
+    #[error("{0}: {1}")]
+    Unreadable(String, Arc<Unreadable>),
+    /// Storage failed.
+    #[error(transparent)]
+    Storage(storage::Error),
+}
+
+impl From<storage::Error> for Error {
+    fn from(error: storage::Error) -> Self {
+        match error {
+            storage::Error::Full => Self::Full,
+            other => Self::Storage(other),
+        }
+    }
+}
+
+/// What the broker returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

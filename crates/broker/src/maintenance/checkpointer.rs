@@ -1,0 +1,113 @@
+//! Saves progress each `progress_flush`, and makes room in the log when it asks for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Moment;
+use storage::{Checkpoint, Commit};
+
+use super::keeper::Keeper;
+use crate::broker::Broker;
+use crate::error::Result;
+use crate::subscription::Cursor;
+
+/// Retention passes by itself; this often somebody looks whether it freed something.
+const TRIM_EVERY: Duration = Duration::from_secs(600);
+
+/// How long to wait after a checkpoint or trim that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Runs for ever. Sleeps while nothing has changed.
+pub(crate) async fn run(broker: Arc<Broker>, flush: Duration) {
+    let mut trim_at = broker.runtime.clock.now().plus(TRIM_EVERY);
+    loop {
+        let is_due = wait_until_due(&broker, flush, trim_at).await;
+        let pressed = broker.runtime.changed.take_pressed();
+        let trims = pressed || is_due == Due::Trim;
+        if let Err(error) = once(&broker, trims).await {
+            tracing::warn!(%error, "could not save progress or make room in the log");
+            let retry_at = broker.runtime.clock.now().plus(RETRY_AFTER);
+            broker.runtime.clock.sleep_until(retry_at).await;
+            if pressed {
+                broker.runtime.changed.press();
+            }
+        }
+        if trims {
+            trim_at = broker.runtime.clock.now().plus(TRIM_EVERY);
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Due {
+    Checkpoint,
+    Trim,
+}
+
+/// Waits for a change and then for the flush interval, for the log to ask for room, or for the
+/// time of the next trim.
+async fn wait_until_due(broker: &Broker, flush: Duration, trim_at: Moment) -> Due {
+    let changed = &broker.runtime.changed;
+    let clock = &broker.runtime.clock;
+    if changed.is_pressed() {
+        return Due::Trim;
+    }
+    tokio::select! {
+        () = changed.wake.notified() => {}
+        () = clock.sleep_until(trim_at) => return Due::Trim,
+    }
+    let flush_at = clock.now().plus(flush);
+    while !changed.is_pressed() {
+        tokio::select! {
+            () = changed.wake.notified() => {}
+            () = clock.sleep_until(flush_at) => break,
+        }
+    }
+    Due::Checkpoint
+}
+
+/// One checkpoint, and a trim if `trims`.
+pub(crate) async fn once(broker: &Broker, trims: bool) -> Result<()> {
+    checkpoint(broker).await?;
+    if trims {
+        let log = Arc::clone(&broker.runtime.log);
+        let keeper = Keeper::prepare(&*log, broker.all_topics(), broker.runtime.clock.wall());
+        let trimmed = log.trim(Arc::new(keeper.await?)).await?;
+        tracing::debug!(?trimmed, "log trimmed");
+    }
+    Ok(())
+}
+
+/// Saves what changed. The position is read before the states are: every frame up to it is
+/// contained in them. The barrier makes sure that nothing is saved that the log does not have.
+async fn checkpoint(broker: &Broker) -> Result<()> {
+    let runtime = &broker.runtime;
+    let position = runtime.log.position();
+    let (subscriptions, forgotten) = runtime.changed.take();
+    let mut captured = Vec::with_capacity(subscriptions.len());
+    let mut progress = Vec::with_capacity(subscriptions.len());
+    for subscription in subscriptions {
+        if let Some(state) = subscription.capture() {
+            let cursor = Cursor::of(&state, runtime.clock.wall());
+            progress.push((subscription.id(), state));
+            captured.push((subscription, cursor));
+        }
+    }
+    let checkpoint = Checkpoint { position, progress, forgotten: forgotten.clone() };
+    let saved = save(broker, checkpoint).await;
+    for (subscription, cursor) in captured {
+        match saved {
+            Ok(()) => subscription.mark_saved(cursor),
+            Err(_) => subscription.mark_changed(),
+        }
+    }
+    if saved.is_err() {
+        forgotten.into_iter().for_each(|id| runtime.changed.forget(id));
+    }
+    saved
+}
+
+async fn save(broker: &Broker, checkpoint: Checkpoint) -> Result<()> {
+    broker.runtime.log.commit(Commit::barrier()).await?;
+    Ok(broker.engine.progress.checkpoint(checkpoint).await?)
+}

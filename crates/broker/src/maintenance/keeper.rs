@@ -1,0 +1,102 @@
+//! Says which records are still needed, so that the log may drop the others (RULES A7).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{Offset, OffsetRange, Timestamp, TopicId};
+use storage::{Keep, MessageLog};
+
+use crate::error::Result;
+use crate::topic::Topic;
+
+/// The topics as of one trim, with the offsets at which each retention begins.
+pub(crate) struct Keeper {
+    topics: HashMap<TopicId, Kept>,
+}
+
+struct Kept {
+    topic: Arc<Topic>,
+    /// For each retention in use on the topic: the first offset it covers.
+    retained_from: HashMap<Duration, Offset>,
+}
+
+impl Keeper {
+    /// Looks up where every retention of `topics` begins at the wall-clock time `now`.
+    pub(crate) async fn prepare(
+        log: &dyn MessageLog,
+        topics: Vec<Arc<Topic>>,
+        now: Timestamp,
+    ) -> Result<Self> {
+        let mut kept = HashMap::with_capacity(topics.len());
+        for topic in topics {
+            let mut retained_from = HashMap::new();
+            for retention in retentions(&topic) {
+                let from = log.offset_at(topic.id(), now.minus(retention)).await?;
+                retained_from.insert(retention, from);
+            }
+            kept.insert(topic.id(), Kept { topic, retained_from });
+        }
+        Ok(Self { topics: kept })
+    }
+}
+
+fn retentions(topic: &Topic) -> Vec<Duration> {
+    let subscriptions = topic.subscriptions();
+    let mut all: Vec<_> = subscriptions
+        .iter()
+        .map(|subscription| subscription.settings().message_retention)
+        .collect();
+    all.extend(topic.settings().message_retention);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+impl Keep for Keeper {
+    fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+        let Some(kept) = self.topics.get(&topic) else { return Vec::new() };
+        // A retention that was set after this trim began keeps everything.
+        let from = |retention| kept.retained_from.get(&retention).copied().unwrap_or_default();
+        let mut needed = Vec::new();
+        if let Some(retention) = kept.topic.settings().message_retention
+            && !kept.topic.is_deleted()
+        {
+            needed.push(OffsetRange { from: from(retention).max(range.from), to: range.to });
+        }
+        for subscription in kept.topic.subscriptions() {
+            let retained_from = from(subscription.settings().message_retention);
+            needed.extend(subscription.needed(range, retained_from));
+        }
+        union(needed)
+    }
+}
+
+/// The same offsets as ascending, disjoint ranges.
+fn union(mut ranges: Vec<OffsetRange>) -> Vec<OffsetRange> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.from);
+    let mut united: Vec<OffsetRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match united.last_mut() {
+            Some(last) if range.from <= last.to => last.to = last.to.max(range.to),
+            _ => united.push(range),
+        }
+    }
+    united
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(from: u64, to: u64) -> OffsetRange {
+        OffsetRange { from: Offset(from), to: Offset(to) }
+    }
+
+    #[test]
+    fn overlapping_and_touching_ranges_become_one() {
+        let ranges = vec![range(7, 9), range(1, 3), range(3, 4), range(5, 5), range(2, 6)];
+        assert_eq!(union(ranges), [range(1, 6), range(7, 9)]);
+    }
+}

@@ -1,0 +1,4 @@
+//! Chores that run beside the work, one file each.
+
+pub(crate) mod checkpointer;
+pub(crate) mod keeper;

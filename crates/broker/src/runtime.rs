@@ -1,0 +1,115 @@
+//! What every topic and subscription needs of the server around it.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use storage::MessageLog;
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::subscription::Subscription;
+use crate::timers::Timers;
+
+/// The log, the clock, and the notes left for the chores.
+pub(crate) struct Runtime {
+    pub(crate) log: Arc<dyn MessageLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) timers: Timers,
+    pub(crate) changed: Changed,
+    closing: AtomicBool,
+    failure: OnceLock<storage::Error>,
+    failed: Notify,
+}
+
+impl Runtime {
+    pub(crate) fn new(log: Arc<dyn MessageLog>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            log,
+            clock,
+            timers: Timers::default(),
+            changed: Changed::default(),
+            closing: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            failed: Notify::new(),
+        }
+    }
+
+    /// `Err` once the log has failed or the server stops: nothing more is delivered then.
+    pub(crate) fn check_serving(&self) -> Result<()> {
+        if let Some(error) = self.failure.get() {
+            return Err(Error::Storage(error.clone()));
+        }
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(Error::Closing);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn fail(&self, error: &storage::Error) {
+        if self.failure.set(error.clone()).is_ok() {
+            self.failed.notify_waiters();
+        }
+    }
+
+    /// Resolves with the log's failure, if it ever comes.
+    pub(crate) async fn failure(&self) -> storage::Error {
+        loop {
+            let notified = self.failed.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if let Some(error) = self.failure.get() {
+                return error.clone();
+            }
+            notified.await;
+        }
+    }
+}
+
+/// Subscriptions whose progress changed since the last checkpoint, and the wish for one.
+#[derive(Default)]
+pub(crate) struct Changed {
+    subscriptions: Mutex<Vec<Arc<Subscription>>>,
+    forgotten: Mutex<Vec<domain::SubscriptionId>>,
+    pressed: AtomicBool,
+    pub(crate) wake: Notify,
+}
+
+impl Changed {
+    pub(crate) fn add(&self, subscription: Arc<Subscription>) {
+        self.subscriptions.lock().push(subscription);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn forget(&self, subscription: domain::SubscriptionId) {
+        self.forgotten.lock().push(subscription);
+        self.wake.notify_one();
+    }
+
+    /// The log wants room: checkpoint and trim now.
+    pub(crate) fn press(&self) {
+        self.pressed.store(true, Ordering::SeqCst);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn take_pressed(&self) -> bool {
+        self.pressed.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn take(&self) -> (Vec<Arc<Subscription>>, Vec<domain::SubscriptionId>) {
+        (
+            std::mem::take(&mut *self.subscriptions.lock()),
+            std::mem::take(&mut *self.forgotten.lock()),
+        )
+    }
+}

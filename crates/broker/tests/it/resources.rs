@@ -1,0 +1,102 @@
+//! Topics and subscriptions: made, found, changed, ended, and still there afterwards.
+
+use std::time::Duration;
+
+use broker::{Error, Resource};
+use domain::{ProjectName, topic};
+
+use crate::fixture::{Fixture, subscription_name, texts, topic_name};
+
+#[tokio::test]
+async fn a_topic_cannot_be_made_twice() {
+    let fixture = Fixture::new().await;
+    let name = fixture.topic().await;
+    let again = fixture.broker.create_topic(domain::Topic::new(name)).await;
+    assert!(matches!(again.err(), Some(Error::AlreadyExists(Resource::Topic, _))));
+}
+
+#[tokio::test]
+async fn a_subscription_needs_its_topic() {
+    let fixture = Fixture::new().await;
+    let settings = domain::Subscription::new(subscription_name("sub"), topic_name("none"));
+    let made = fixture.broker.create_subscription(settings).await;
+    assert!(matches!(made.err(), Some(Error::NotFound(Resource::Topic, _))));
+}
+
+#[tokio::test]
+async fn everything_is_there_after_a_stop() {
+    let mut fixture = Fixture::new().await;
+    let name = fixture.topic().await;
+    fixture.subscription(&name, "sub").await;
+    let change = topic::Change {
+        message_retention: Some(Some(Duration::from_secs(3_600))),
+        ..topic::Change::default()
+    };
+    fixture.broker.update_topic(&name, change).await.unwrap();
+    fixture.publish(&name, &["kept"]).await;
+    fixture.reopen().await;
+    let topic = fixture.broker.topic(&name).unwrap();
+    assert_eq!(topic.settings().message_retention, Some(Duration::from_secs(3_600)));
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["kept"]);
+    fixture.publish(&name, &["more"]).await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["more"]);
+}
+
+#[tokio::test]
+async fn listings_are_paged_by_name_within_the_project() {
+    let fixture = Fixture::new().await;
+    for id in ["aaa", "bbb", "ccc"] {
+        fixture.broker.create_topic(domain::Topic::new(topic_name(id))).await.unwrap();
+    }
+    let project = ProjectName::parse("project", "projects/p").unwrap();
+    let (first, next) = fixture.broker.list_topics(&project, None, 2);
+    assert_eq!(first.len(), 2);
+    let (second, end) = fixture.broker.list_topics(&project, next.as_deref(), 2);
+    assert_eq!(second.first().map(|topic| topic.name().id().to_owned()), Some("ccc".to_owned()));
+    assert_eq!(end, None);
+    let other = ProjectName::parse("project", "projects/other").unwrap();
+    assert!(fixture.broker.list_topics(&other, None, 2).0.is_empty());
+}
+
+#[tokio::test]
+async fn a_deleted_topic_leaves_its_backlog_to_its_subscriptions() {
+    let mut fixture = Fixture::new().await;
+    let name = fixture.topic().await;
+    fixture.subscription(&name, "sub").await;
+    fixture.publish(&name, &["left"]).await;
+    fixture.broker.delete_topic(&name).await.unwrap();
+    assert!(fixture.broker.topic(&name).is_err());
+    assert!(fixture.broker.publish(&name, Vec::new()).await.is_err());
+    fixture.reopen().await;
+    let subscription = fixture.broker.subscription(&subscription_name("sub")).unwrap();
+    assert!(subscription.topic().is_deleted());
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["left"]);
+}
+
+#[tokio::test]
+async fn a_topic_made_again_is_another_one_and_repeats_no_id() {
+    let mut fixture = Fixture::new().await;
+    let name = fixture.topic().await;
+    fixture.subscription(&name, "old").await;
+    let old = fixture.publish(&name, &["a", "b"]).await;
+    fixture.broker.delete_topic(&name).await.unwrap();
+    fixture.reopen().await;
+    // The clock stands still, so that only the stored floor keeps the ids apart.
+    fixture.topic().await;
+    fixture.subscription(&name, "new").await;
+    let new = fixture.publish(&name, &["c"]).await;
+    assert!(new[0] > old[1], "{new:?} after {old:?}");
+    assert_eq!(texts(&fixture.pull("old", 10).await), ["a", "b"]);
+    assert_eq!(texts(&fixture.pull("new", 10).await), ["c"]);
+}
+
+#[tokio::test]
+async fn a_deleted_subscription_is_gone_after_a_stop() {
+    let mut fixture = Fixture::new().await;
+    let name = fixture.topic().await;
+    fixture.subscription(&name, "sub").await;
+    fixture.broker.delete_subscription(&subscription_name("sub")).await.unwrap();
+    fixture.reopen().await;
+    let found = fixture.broker.subscription(&subscription_name("sub"));
+    assert!(matches!(found.err(), Some(Error::NotFound(Resource::Subscription, _))));
+}

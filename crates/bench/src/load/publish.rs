@@ -1,0 +1,85 @@
+//! Publishing in a closed loop.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::Call;
+use crate::grpc::Caller;
+use crate::lean::{self, PublishRequest, PubsubMessage};
+use crate::raw_log::{Appender, RawLog};
+
+/// A framed request that publishes so many messages of so many bytes.
+pub(crate) fn request_of(topic: &str, messages: u32, message_bytes: usize) -> Bytes {
+    let message = PubsubMessage { data: filler(message_bytes), message_id: Bytes::new() };
+    let messages = (0..messages).map(|_| message.clone()).collect();
+    lean::frame(&PublishRequest { topic: topic.to_owned(), messages })
+}
+
+/// Bytes without a pattern that a disk or a file system could make smaller.
+pub(crate) fn filler(bytes: usize) -> Bytes {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        // xorshift: the same bytes in every run.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_be_bytes()[0]
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+/// Publishes the same encoded request again and again.
+pub(crate) struct Publisher {
+    caller: Caller,
+    request: Bytes,
+    messages: u32,
+    lead: Option<Arc<Semaphore>>,
+}
+
+impl Publisher {
+    /// A publisher of a request with so many messages.
+    pub(crate) fn new(caller: Caller, request: Bytes, messages: u32) -> Self {
+        Self { caller, request, messages, lead: None }
+    }
+
+    /// Takes a permit for each message, which the subscriber gives back.
+    pub(crate) fn with_lead(mut self, lead: Arc<Semaphore>) -> Self {
+        self.lead = Some(lead);
+        self
+    }
+}
+
+impl Call for Publisher {
+    async fn call(&mut self) -> Result<ControlFlow<()>> {
+        if let Some(lead) = &self.lead {
+            lead.acquire_many(self.messages).await.context("the subscriber ended")?.forget();
+        }
+        self.caller.unary(self.request.clone()).await?;
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Appends the same bytes to the raw log again and again.
+pub(crate) struct Appending {
+    appender: Appender,
+    bytes: Bytes,
+}
+
+impl Appending {
+    /// So many callers of a log.
+    pub(crate) fn several(log: &RawLog, bytes: &Bytes, callers: u32) -> Vec<Self> {
+        let one = |_| Self { appender: log.appender(), bytes: bytes.clone() };
+        (0..callers).map(one).collect()
+    }
+}
+
+impl Call for Appending {
+    async fn call(&mut self) -> Result<ControlFlow<()>> {
+        self.appender.append(self.bytes.clone()).await?;
+        Ok(ControlFlow::Continue(()))
+    }
+}

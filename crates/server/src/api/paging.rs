@@ -1,0 +1,69 @@
+//! Lists in pages: how many entries, and where the next page begins.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::Invalid;
+use domain::limits::PAGE_SIZE_MAX;
+
+/// The number of entries a page may have; 0 leaves it to us.
+pub(super) fn page_size(asked: i32) -> Result<usize, Invalid> {
+    match usize::try_from(asked) {
+        Ok(0) => Ok(PAGE_SIZE_MAX),
+        Ok(asked) => Ok(asked.min(PAGE_SIZE_MAX)),
+        Err(_) => Err(Invalid::new("page_size", format!("{asked} is negative"))),
+    }
+}
+
+/// The token for the page after the entry `name`; empty = there is none.
+pub(super) fn token(next: Option<String>) -> String {
+    next.map(|name| URL_SAFE_NO_PAD.encode(name)).unwrap_or_default()
+}
+
+/// The name a token stands for. `is_name` says whether it can be one of this list.
+pub(super) fn after(
+    token: &str,
+    is_name: impl Fn(&str) -> bool,
+) -> Result<Option<String>, Invalid> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|name| String::from_utf8(name).ok());
+    match decoded {
+        Some(name) if is_name(&name) => Ok(Some(name)),
+        _ => Err(Invalid::new("page_token", "not a token that a list gave out")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back() {
+        let name = "projects/p/topics/orders";
+        let token = token(Some(name.to_owned()));
+        assert_eq!(after(&token, |_| true).unwrap().as_deref(), Some(name));
+        assert_eq!(after("", |_| false).unwrap(), None);
+        assert_eq!(super::token(None), "");
+    }
+
+    #[test]
+    fn tokens_of_others_are_refused() {
+        for bad in ["rubbish", "!!!", "cHJvamVjdHM=", "_-_-"] {
+            assert_eq!(
+                after(bad, |name| name.starts_with("projects/")).unwrap_err().field,
+                "page_token"
+            );
+        }
+        let other = token(Some("projects/q/topics/orders".to_owned()));
+        assert!(after(&other, |name| name.starts_with("projects/p/")).is_err());
+    }
+
+    #[test]
+    fn sizes_are_capped_and_not_negative() {
+        assert_eq!(page_size(0), Ok(1_000));
+        assert_eq!(page_size(1), Ok(1));
+        assert_eq!(page_size(1_000_000), Ok(1_000));
+        assert_eq!(page_size(-1).unwrap_err().field, "page_size");
+    }
+}

@@ -1,0 +1,164 @@
+//! `postrider serve`.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Failure, Settings, print};
+use crate::config::{self, Config};
+use crate::logging;
+use crate::server::{Server, Started};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  postrider serve                                    on 127.0.0.1:8085, data in ./postrider-data
+  postrider serve --data-dir /var/lib/postrider      data elsewhere
+  postrider serve --config /etc/postrider.toml       settings from a file
+  postrider serve --listen 0.0.0.0:8085 --insecure   for other machines, without access control
+  postrider serve --engine memory                    forgets everything when it ends
+
+All settings: postrider config show --default";
+
+pub(super) fn run(settings: Settings) -> Result<(), Failure> {
+    let loaded = config::load(settings.into_sources()).map_err(Failure::usage)?;
+    logging::start(&loaded.config.log);
+    for warning in &loaded.merged.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("postrider")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
+    let ended = runtime.block_on(serve(&loaded.config));
+    // What still runs has been told to end and holds nothing that must be kept.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(config: &Config) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let server = tokio::select! {
+        started = Server::start(config) => started.map_err(Failure::failed)?,
+        // Nothing has been promised to anybody yet, and recovery can be begun again.
+        () = signals.next() => return Ok(()),
+    };
+    print(&screen(config, &server))?;
+    tracing::info!(address = %server.address(), "serving");
+    let failure = tokio::select! {
+        () = signals.next() => None,
+        error = server.failure() => Some(error),
+    };
+    match failure {
+        None => {
+            tracing::info!("stopping");
+            let stopped = server.stop(signals.next()).await;
+            stopped.map_err(|error| Failure::failed(format!("stopped, but {error}")))?;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        Some(error) => Err(after_failure(config, server, signals, error).await),
+    }
+}
+
+/// The log has failed: clients are told for the grace time, then the process must end, because
+/// only a new one may trust the disk again.
+async fn after_failure(
+    config: &Config,
+    server: Server,
+    mut signals: Signals,
+    error: storage::Error,
+) -> Failure {
+    tracing::error!(%error, "the log failed; ending after the grace time");
+    tokio::select! {
+        () = tokio::time::sleep(config.shutdown_grace) => {}
+        () = signals.next() => {}
+    }
+    if let Err(error) = server.stop(signals.next()).await {
+        tracing::error!(%error, "progress could not be saved; it is replayed from the log");
+    }
+    Failure::failed(format!("the log failed: {error}"))
+}
+
+/// The signals that ask for an end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::failed(format!("cannot take signals: {error}")))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// The first screen: where it listens, where the data is, what to set, how to stop.
+fn screen(config: &Config, server: &Server) -> String {
+    let address = server.address();
+    let mut text = format!("Postrider {}\n", env!("CARGO_PKG_VERSION"));
+    line(&mut text, "Listening", &address.to_string());
+    line(&mut text, "Data", &data(config));
+    if let Some(recovered) = recovered(&server.started()) {
+        line(&mut text, "Recovered", &recovered);
+    }
+    line(&mut text, "To use it", &format!("export PUBSUB_EMULATOR_HOST={}", reachable(address)));
+    line(&mut text, "To stop it", "Ctrl-C, or SIGTERM");
+    text
+}
+
+fn line(text: &mut String, what: &str, value: &str) {
+    text.push_str(&format!("{what:<12}{value}\n"));
+}
+
+fn data(config: &Config) -> String {
+    match config.engine {
+        config::Engine::Memory => "in memory only, gone when the server ends (memory)".to_owned(),
+        config::Engine::Disk => {
+            let folder = std::path::absolute(&config.data_dir);
+            let folder = folder.unwrap_or_else(|_| config.data_dir.clone());
+            let durability = config.storage.durability.as_str();
+            format!("{} ({}, {durability})", folder.display(), config.engine.as_str())
+        }
+    }
+}
+
+fn recovered(started: &Started) -> Option<String> {
+    let recovery = started.recovery?;
+    if recovery.groups == 0 && recovery.torn_bytes_cut == 0 {
+        return None;
+    }
+    let mut text = format!(
+        "{} records in {} commits, {} bytes of log, in {} ms",
+        recovery.records,
+        recovery.groups,
+        recovery.bytes,
+        started.opening.as_millis()
+    );
+    if recovery.torn_bytes_cut > 0 {
+        let cut = format!("; cut {} bytes of a commit never finished", recovery.torn_bytes_cut);
+        text.push_str(&cut);
+    }
+    Some(text)
+}
+
+/// An address a client on this machine can use: "any address" is not one.
+fn reachable(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}

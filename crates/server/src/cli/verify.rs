@@ -1,0 +1,60 @@
+//! `postrider verify`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use storage::disk::Report;
+
+use super::{Failure, print};
+use crate::engine;
+
+pub(super) const EXAMPLES: &str = "\
+Example:
+  postrider verify --data-dir ./postrider-data
+
+Each fault is one line: file, byte offset, what does not hold there. Nothing is repaired.";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The folder to check; no server may be using it
+    #[arg(long, value_name = "FOLDER", default_value = "./postrider-data")]
+    data_dir: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = &arguments.data_dir;
+    let report = match engine::verify(folder) {
+        Ok(report) => report,
+        Err(storage::Error::NotFound) => {
+            return Err(Failure::failed(format!("there is no store in {}", folder.display())));
+        }
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    print(&describe(&report))?;
+    match report.faults.len() {
+        0 => Ok(()),
+        1 => Err(Failure::failed(format!("1 fault in {}", folder.display()))),
+        faults => Err(Failure::failed(format!("{faults} faults in {}", folder.display()))),
+    }
+}
+
+fn describe(report: &Report) -> String {
+    let mut text = format!(
+        "{} log files with {} commits, {} segments, {} records, {} bytes\n",
+        report.files, report.groups, report.segments, report.records, report.bytes
+    );
+    if report.torn_bytes > 0 {
+        let torn = report.torn_bytes;
+        text.push_str(&format!(
+            "{torn} bytes of a commit that was never finished, which is no fault\n"
+        ));
+    }
+    for fault in &report.faults {
+        let file = fault.file.display();
+        text.push_str(&format!("{file}: byte {}: {}\n", fault.offset, fault.what));
+    }
+    if report.faults.is_empty() {
+        text.push_str("no faults\n");
+    }
+    text
+}

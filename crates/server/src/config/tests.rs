@@ -1,0 +1,166 @@
+use std::io::Write;
+
+use tempfile::NamedTempFile;
+use toml::Value;
+
+use super::*;
+
+fn file(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn load_file(text: &str) -> Result<Loaded, Error> {
+    let file = file(text);
+    load(Sources { file: Some(file.path().to_owned()), ..Sources::default() })
+}
+
+fn load_environment(pairs: &[(&str, &str)]) -> Result<Loaded, Error> {
+    let environment = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    load(Sources { file: Some(file("").path().to_owned()), environment, ..Sources::default() })
+}
+
+fn problem(text: &str) -> String {
+    load_file(text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_built_in_file_is_complete_and_valid() {
+    let config = load_file("").unwrap().config;
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8085");
+    assert_eq!(config.data_dir, PathBuf::from("./postrider-data"));
+    assert_eq!(config.engine, Engine::Disk);
+    assert_eq!(config.shutdown_grace, Duration::from_secs(5));
+    assert_eq!(config.storage.durability, Durability::Fsync);
+    assert_eq!(config.storage.progress_flush, Duration::from_secs(5));
+    assert_eq!(config.storage.wal_max, 1 << 30);
+    assert_eq!(config.storage.tail_memory, 32 << 20);
+    assert_eq!(config.limits.connections_max, 10_000);
+    assert!(config.topics.is_empty() && config.subscriptions.is_empty());
+}
+
+#[test]
+fn the_examples_in_the_built_in_file_are_valid() {
+    let start = DEFAULTS.find("# [[topics]]").unwrap();
+    let examples: String = DEFAULTS[start..]
+        .lines()
+        .map(|line| line.trim_start_matches("# ").to_owned() + "\n")
+        .collect();
+    let examples = examples.replace("\n#\n", "\n\n");
+    let config = load_file(&examples).unwrap().config;
+    assert_eq!(config.topics[0].name.id(), "orders");
+    assert_eq!(config.topics[0].message_retention, Some(Duration::from_secs(86_400)));
+    let subscription = &config.subscriptions[0];
+    assert_eq!(subscription.name.id(), "billing");
+    assert_eq!(subscription.metadata["owner"], "Ann");
+    assert_eq!(subscription.expiration, Some(Duration::from_secs(31 * 86_400)));
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_path_and_the_nearest_known_key() {
+    let error = problem("[storage]\ndurabilty = \"os\"\n");
+    assert!(error.contains("unknown key storage.durabilty"), "{error}");
+    assert!(error.contains("did you mean storage.durability?"), "{error}");
+    assert!(problem("colour = 1\n").ends_with("unknown key colour"));
+    assert!(problem("[sotrage]\n").contains("unknown key sotrage"));
+    assert!(problem("listen.port = 1\n").contains("unknown key listen.port"));
+    let error = problem("[[topics]]\nname = \"projects/p/topics/abc\"\nlabel = {}\n");
+    assert!(error.contains("unknown key topics[0].label (did you mean labels?)"), "{error}");
+}
+
+#[test]
+fn a_known_section_may_be_empty() {
+    assert!(load_file("[storage]\n[log]\n").is_ok());
+}
+
+#[test]
+fn wrong_values_name_key_and_source() {
+    for (text, key) in [
+        ("listen = 8085\n", "listen"),
+        ("listen = \"8085\"\n", "listen"),
+        ("engine = \"tape\"\n", "engine"),
+        ("shutdown_grace = \"5\"\n", "shutdown_grace"),
+        ("shutdown_grace = 5\n", "shutdown_grace"),
+        ("[storage]\nwal_max = \"1G\"\n", "storage.wal_max"),
+        ("[storage]\nwal_segment = \"1KiB\"\n", "storage.wal_segment"),
+        ("[storage]\nwal_segment = \"2GiB\"\n", "storage.wal_segment"),
+        ("[storage]\nwal_max = \"65MiB\"\n", "storage.wal_max"),
+        ("[storage]\nprogress_flush = \"0s\"\n", "storage.progress_flush"),
+        ("[limits]\nconnections_max = 0\n", "limits.connections_max"),
+        ("[limits]\nconnections_max = \"many\"\n", "limits.connections_max"),
+        ("[limits]\nconnections_max = -1\n", "limits.connections_max"),
+        ("[log]\nlevel = \"loud\"\n", "log.level"),
+    ] {
+        let error = problem(text);
+        assert!(error.starts_with(&format!("{key} (from /")), "{text}: {error}");
+    }
+}
+
+#[test]
+fn bad_resources_name_entry_and_field() {
+    let error = problem("[[topics]]\nname = \"orders\"\n");
+    assert!(error.contains("topics[0].name"), "{error}");
+    let text = "[[subscriptions]]\nname = \"projects/p/subscriptions/sub\"\n\
+                topic = \"projects/p/topics/abc\"\nack_deadline = \"5s\"\n";
+    let error = problem(text);
+    assert!(error.contains("subscriptions[0].ack_deadline_seconds"), "{error}");
+    let error = problem("[[subscriptions]]\nname = \"projects/p/subscriptions/sub\"\n");
+    assert!(error.contains("topic"), "{error}");
+}
+
+#[test]
+fn broken_toml_says_where() {
+    let error = problem("listen = \n");
+    assert!(error.contains("line 1"), "{error}");
+    let missing = Sources { file: Some(PathBuf::from("/no/such/file")), ..Sources::default() };
+    assert!(load(missing).unwrap_err().to_string().starts_with("cannot read /no/such/file"));
+}
+
+#[test]
+fn the_environment_overrides_the_file_and_flags_override_both() {
+    let file = file("shutdown_grace = \"1s\"\nengine = \"memory\"\n[log]\nlevel = \"warn\"\n");
+    let loaded = load(Sources {
+        file: Some(file.path().to_owned()),
+        environment: vec![
+            ("POSTRIDER_SHUTDOWN_GRACE".to_owned(), "2s".to_owned()),
+            ("POSTRIDER_LIMITS_CONNECTIONS_MAX".to_owned(), "7".to_owned()),
+            ("HOME".to_owned(), "/".to_owned()),
+        ],
+        flags: vec![("engine", Value::String("disk".to_owned()), "--engine")],
+    })
+    .unwrap();
+    assert_eq!(loaded.config.shutdown_grace, Duration::from_secs(2));
+    assert_eq!(loaded.config.limits.connections_max, 7);
+    assert_eq!(loaded.config.engine, Engine::Disk);
+    assert_eq!(loaded.config.log.level, Level::Warn);
+    assert!(loaded.merged.warnings.is_empty());
+    let shown = loaded.merged.show();
+    assert!(shown.contains("shutdown_grace = \"2s\"  # POSTRIDER_SHUTDOWN_GRACE\n"), "{shown}");
+    assert!(shown.contains("engine = \"disk\"  # --engine\n"), "{shown}");
+    assert!(shown.contains("storage.durability = \"fsync\"\n"), "{shown}");
+}
+
+#[test]
+fn unknown_variables_are_a_warning_and_wrong_ones_an_error() {
+    let loaded = load_environment(&[("POSTRIDER_STORAGE_WAL_MX", "1GiB")]).unwrap();
+    assert_eq!(loaded.merged.warnings.len(), 1);
+    assert!(loaded.merged.warnings[0].contains("did you mean POSTRIDER_STORAGE_WAL_MAX?"));
+    let error = load_environment(&[("POSTRIDER_INSECURE", "maybe")]).unwrap_err().to_string();
+    assert!(error.starts_with("insecure (from POSTRIDER_INSECURE)"), "{error}");
+    let error = load_environment(&[("POSTRIDER_LIMITS_CONNECTIONS_MAX", "x")]).unwrap_err();
+    assert!(error.to_string().contains("limits.connections_max"), "{error}");
+    assert!(load_environment(&[("POSTRIDER_CONFIG", "x")]).unwrap().merged.warnings.is_empty());
+}
+
+#[test]
+fn addresses_others_can_reach_need_insecure() {
+    for reachable in ["0.0.0.0:8085", "192.168.0.1:8085", "[::]:8085"] {
+        let error = problem(&format!("listen = \"{reachable}\"\n"));
+        assert!(error.contains("--insecure"), "{error}");
+        assert!(load_file(&format!("listen = \"{reachable}\"\ninsecure = true\n")).is_ok());
+    }
+    for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:8085", "localhost:8085"] {
+        assert!(load_file(&format!("listen = \"{loopback}\"\n")).is_ok(), "{loopback}");
+    }
+}

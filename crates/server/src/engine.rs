@@ -1,0 +1,77 @@
+//! Which engine keeps the messages. The only file that knows concrete engines.
+
+use storage::{Engine, Error, disk, memory};
+
+use crate::config::{self, Config, Storage};
+
+/// An open store.
+pub(crate) struct Opened {
+    /// The store.
+    pub(crate) engine: Engine,
+    /// What had to be replayed; `None` if the engine never has to.
+    pub(crate) recovery: Option<disk::Recovery>,
+    /// Ends the engine.
+    pub(crate) closer: Closer,
+}
+
+/// Ends an engine once nothing uses it any more.
+pub(crate) enum Closer {
+    Disk(disk::Handle),
+    Memory,
+}
+
+impl Closer {
+    /// Writes what is left and lets go of the folder. Blocks.
+    pub(crate) fn close(&self) {
+        match self {
+            Self::Disk(handle) => handle.close(),
+            Self::Memory => {}
+        }
+    }
+}
+
+/// Opens the store the settings name. Blocks while it is recovered.
+pub(crate) fn open(config: &Config) -> Result<Opened, Error> {
+    match config.engine {
+        config::Engine::Memory => {
+            let options = memory::Options { bytes_max: bytes(config.storage.memory_max) };
+            let engine = memory::open_with(options);
+            Ok(Opened { engine, recovery: None, closer: Closer::Memory })
+        }
+        config::Engine::Disk => {
+            let opened = disk::open(&config.data_dir, disk_options(&config.storage))?;
+            Ok(Opened {
+                engine: opened.engine,
+                recovery: Some(opened.recovery),
+                closer: Closer::Disk(opened.handle),
+            })
+        }
+    }
+}
+
+fn disk_options(storage: &Storage) -> disk::Options {
+    disk::Options {
+        wal_segment_bytes: storage.wal_segment,
+        wal_max_bytes: storage.wal_max,
+        tail_memory_bytes: bytes(storage.tail_memory),
+        queue_bytes_max: bytes(storage.queue_max),
+        group_bytes_max: bytes(storage.group_max),
+        topic_segment_bytes: storage.topic_segment,
+        reserve_bytes: storage.reserve,
+        durability: match storage.durability {
+            config::Durability::Fsync => disk::Durability::Fsync,
+            config::Durability::Os => disk::Durability::Os,
+        },
+        ..disk::Options::default()
+    }
+}
+
+/// A size that memory must hold.
+fn bytes(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+/// Checks every checksum of a store on disk, changing nothing.
+pub(crate) fn verify(folder: &std::path::Path) -> Result<disk::Report, Error> {
+    disk::verify(folder)
+}

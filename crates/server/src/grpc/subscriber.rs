@@ -1,0 +1,137 @@
+//! `google.pubsub.v1.Subscriber`.
+
+use tonic::{Request, Response, Status, Streaming};
+use wire::protobuf::Empty;
+use wire::pubsub::subscriber_server::Subscriber;
+use wire::pubsub::{
+    AcknowledgeRequest, CreateSnapshotRequest, DeleteSnapshotRequest, DeleteSubscriptionRequest,
+    GetSnapshotRequest, GetSubscriptionRequest, ListSnapshotsRequest, ListSnapshotsResponse,
+    ListSubscriptionsRequest, ListSubscriptionsResponse, ModifyAckDeadlineRequest,
+    ModifyPushConfigRequest, PullRequest, PullResponse, SeekRequest, SeekResponse, Snapshot,
+    StreamingPullRequest, Subscription, UpdateSnapshotRequest, UpdateSubscriptionRequest,
+};
+
+use super::Service;
+use super::streaming_pull::{self, Outbound};
+use crate::convert::{Extras, subscription_to_wire};
+use crate::status::Refusal;
+
+#[tonic::async_trait]
+impl Subscriber for Service {
+    async fn create_subscription(
+        &self,
+        request: Request<Subscription>,
+    ) -> Result<Response<Subscription>, Status> {
+        let extras = Extras::default();
+        let created = self.api.create_subscription(request.into_inner(), extras).await?;
+        Ok(Response::new(subscription_to_wire(&created)))
+    }
+
+    async fn get_subscription(
+        &self,
+        request: Request<GetSubscriptionRequest>,
+    ) -> Result<Response<Subscription>, Status> {
+        let found = self.api.subscription(&request.get_ref().subscription)?;
+        Ok(Response::new(subscription_to_wire(&found)))
+    }
+
+    async fn update_subscription(
+        &self,
+        request: Request<UpdateSubscriptionRequest>,
+    ) -> Result<Response<Subscription>, Status> {
+        let extras = Extras::default();
+        let updated = self.api.update_subscription(request.into_inner(), extras).await?;
+        Ok(Response::new(subscription_to_wire(&updated)))
+    }
+
+    async fn list_subscriptions(
+        &self,
+        request: Request<ListSubscriptionsRequest>,
+    ) -> Result<Response<ListSubscriptionsResponse>, Status> {
+        let (page, next_page_token) = self.api.list_subscriptions(request.get_ref())?;
+        let subscriptions = page.iter().map(|one| subscription_to_wire(one)).collect();
+        Ok(Response::new(ListSubscriptionsResponse { subscriptions, next_page_token }))
+    }
+
+    async fn delete_subscription(
+        &self,
+        request: Request<DeleteSubscriptionRequest>,
+    ) -> Result<Response<Empty>, Status> {
+        Ok(Response::new(self.api.delete_subscription(request.get_ref()).await?))
+    }
+
+    async fn modify_ack_deadline(
+        &self,
+        request: Request<ModifyAckDeadlineRequest>,
+    ) -> Result<Response<Empty>, Status> {
+        Ok(Response::new(self.api.modify_ack_deadline(request.get_ref())?))
+    }
+
+    async fn acknowledge(
+        &self,
+        request: Request<AcknowledgeRequest>,
+    ) -> Result<Response<Empty>, Status> {
+        Ok(Response::new(self.api.acknowledge(request.get_ref())?))
+    }
+
+    async fn pull(&self, request: Request<PullRequest>) -> Result<Response<PullResponse>, Status> {
+        Ok(Response::new(self.api.pull(request.get_ref()).await?))
+    }
+
+    type StreamingPullStream = Outbound;
+
+    async fn streaming_pull(
+        &self,
+        request: Request<Streaming<StreamingPullRequest>>,
+    ) -> Result<Response<Outbound>, Status> {
+        let opened =
+            streaming_pull::open(&self.api, request.into_inner(), self.first_request_timeout);
+        Ok(Response::new(opened.await?))
+    }
+
+    async fn modify_push_config(
+        &self,
+        request: Request<ModifyPushConfigRequest>,
+    ) -> Result<Response<Empty>, Status> {
+        Ok(Response::new(self.api.modify_push_config(request.get_ref())?))
+    }
+
+    async fn get_snapshot(
+        &self,
+        _: Request<GetSnapshotRequest>,
+    ) -> Result<Response<Snapshot>, Status> {
+        Err(Refusal::call_not_built("GetSnapshot").into())
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<ListSnapshotsRequest>,
+    ) -> Result<Response<ListSnapshotsResponse>, Status> {
+        Err(Refusal::call_not_built("ListSnapshots").into())
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: Request<CreateSnapshotRequest>,
+    ) -> Result<Response<Snapshot>, Status> {
+        Err(Refusal::call_not_built("CreateSnapshot").into())
+    }
+
+    async fn update_snapshot(
+        &self,
+        _: Request<UpdateSnapshotRequest>,
+    ) -> Result<Response<Snapshot>, Status> {
+        Err(Refusal::call_not_built("UpdateSnapshot").into())
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: Request<DeleteSnapshotRequest>,
+    ) -> Result<Response<Empty>, Status> {
+        Err(Refusal::call_not_built("DeleteSnapshot").into())
+    }
+
+    async fn seek(&self, _: Request<SeekRequest>) -> Result<Response<SeekResponse>, Status> {
+        Err(Refusal::call_not_built("Seek").into())
+    }
+}

@@ -1,0 +1,149 @@
+//! One connection, from its first byte to its end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::Phase;
+use super::stream::{Version, detect};
+use crate::config::Limits;
+
+/// What answers requests. Every connection gets a clone.
+pub(crate) trait Front:
+    Service<
+        Request<Incoming>,
+        Response = Response<tonic::body::Body>,
+        Error = Infallible,
+        Future: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<F> Front for F where
+    F: Service<
+            Request<Incoming>,
+            Response = Response<tonic::body::Body>,
+            Error = Infallible,
+            Future: Future<Output = Result<Response<tonic::body::Body>, Infallible>>
+                        + Send
+                        + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Bytes of the headers of one request, at most.
+const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of one call's body that may be on their way unread. Large enough that a publish of many
+/// messages does not wait for window updates.
+const STREAM_WINDOW: u32 = 1 << 20;
+
+/// The same for all calls of a connection together, which bounds what it can make us hold.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Bytes of answers of one stream that wait for the socket.
+const SEND_BUFFER: usize = 1 << 20;
+
+/// How connections are served.
+pub(super) struct Settings {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    first_byte_timeout: Duration,
+    write_timeout: Duration,
+}
+
+impl Settings {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .max_header_size(HEADER_BYTES_MAX);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(limits.keepalive_interval)
+            .keep_alive_timeout(limits.keepalive_timeout)
+            .max_concurrent_streams(limits.streams_per_connection_max)
+            .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER);
+        Self {
+            http1,
+            http2,
+            first_byte_timeout: limits.first_byte_timeout,
+            write_timeout: limits.body_timeout,
+        }
+    }
+}
+
+/// Serves one connection until it ends, is too slow, or `phase` says so.
+pub(super) async fn run<F: Front>(
+    tcp: TcpStream,
+    front: F,
+    settings: &Settings,
+    phase: watch::Receiver<Phase>,
+) {
+    // Answers are written whole, so waiting for more to send only costs time. A socket that
+    // cannot be set so still works.
+    if let Err(error) = tcp.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let detected = detect(tcp, settings.write_timeout);
+    let Ok(Ok(Some((version, stream)))) =
+        tokio::time::timeout(settings.first_byte_timeout, detected).await
+    else {
+        return;
+    };
+    let io = TokioIo::new(stream);
+    match version {
+        Version::Http1 => drive(settings.http1.serve_connection(io, front), phase).await,
+        Version::Http2 => drive(settings.http2.serve_connection(io, front), phase).await,
+    }
+}
+
+async fn drive<C>(connection: C, mut phase: watch::Receiver<Phase>)
+where
+    C: GracefulConnection,
+    C::Error: std::fmt::Display,
+{
+    let mut connection = pin!(connection);
+    loop {
+        match *phase.borrow_and_update() {
+            Phase::Serving => {}
+            Phase::Draining => connection.as_mut().graceful_shutdown(),
+            Phase::Closed => return,
+        }
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended early");
+                }
+                return;
+            }
+            changed = phase.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

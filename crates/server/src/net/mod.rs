@@ -1,0 +1,77 @@
+//! The port: accepting connections, telling HTTP/1 from HTTP/2, and cutting off who is too slow.
+//!
+//! Our own loop, because the usual ones set no timers: a client that sends nothing, half a header
+//! or half an HTTP/2 preface would keep its connection for ever.
+
+mod admission;
+mod body;
+mod connection;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+
+use crate::config::Limits;
+
+use admission::Admission;
+pub(crate) use body::{Paced, Stalled};
+pub(crate) use connection::Front;
+
+/// How far the server is on its way to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Takes connections and calls.
+    Serving,
+    /// Takes no connections; calls under way may end.
+    Draining,
+    /// Drops what is left.
+    Closed,
+}
+
+/// A pause after a failed accept, such as when no file descriptor is left: the loop must neither
+/// spin nor end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections until `phase` is no longer `Serving`, then waits for those open to end.
+/// Once `phase` is `Closed` they are dropped.
+pub(crate) async fn serve<F: Front>(
+    listener: TcpListener,
+    front: F,
+    limits: Limits,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let admission = Arc::new(Admission::new(&limits));
+    let settings = Arc::new(connection::Settings::new(&limits));
+    // Every connection holds a sender, so the channel closes with the last of them.
+    let (open, mut all_closed) = mpsc::channel::<()>(1);
+    while *phase.borrow_and_update() == Phase::Serving {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = phase.changed() => continue,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = admission.admit(peer.ip()) else {
+            tracing::debug!(%peer, "connection refused: too many are open");
+            continue;
+        };
+        let (front, settings) = (front.clone(), Arc::clone(&settings));
+        let (phase, open) = (phase.clone(), open.clone());
+        broker::spawn::named("connection", async move {
+            connection::run(stream, front, &settings, phase).await;
+            drop((place, open));
+        });
+    }
+    drop((listener, open));
+    let none = all_closed.recv().await;
+    debug_assert!(none.is_none());
+}

@@ -1,0 +1,134 @@
+//! A connection's bytes: those read to find out the protocol are read again, and a peer that
+//! stops reading is noticed.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+/// What every HTTP/2 connection begins with.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The protocol a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Http1,
+    Http2,
+}
+
+/// Reads until it is clear which protocol the client speaks; `None` if it went away before.
+pub(super) async fn detect(
+    mut tcp: TcpStream,
+    write_timeout: Duration,
+) -> io::Result<Option<(Version, Stream)>> {
+    let mut seen = Seen { bytes: [0; PREFACE.len()], from: 0, to: 0 };
+    loop {
+        let count = tcp.read(seen.bytes.get_mut(seen.to..).unwrap_or_default()).await?;
+        if count == 0 {
+            return Ok(None);
+        }
+        seen.to += count;
+        let version = if !PREFACE.starts_with(seen.unread()) {
+            Version::Http1
+        } else if seen.to == PREFACE.len() {
+            Version::Http2
+        } else {
+            continue;
+        };
+        // Pings find out about a silent HTTP/2 client; HTTP/1 has none.
+        let write_timeout = (version == Version::Http1).then_some(write_timeout);
+        return Ok(Some((version, Stream { tcp, seen, write_timeout, stalled: None })));
+    }
+}
+
+/// A TCP stream that first gives back what `detect` read.
+pub(super) struct Stream {
+    tcp: TcpStream,
+    seen: Seen,
+    write_timeout: Option<Duration>,
+    /// Runs while the peer takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+struct Seen {
+    bytes: [u8; PREFACE.len()],
+    from: usize,
+    to: usize,
+}
+
+impl Seen {
+    fn unread(&self) -> &[u8] {
+        self.bytes.get(self.from..self.to).unwrap_or_default()
+    }
+}
+
+impl Stream {
+    /// Passes on how a write went; an error if the peer has taken nothing for too long.
+    fn watch_write<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        let (Poll::Pending, Some(timeout)) = (&written, self.write_timeout) else {
+            self.stalled = None;
+            return written;
+        };
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.seen.from < this.seen.to {
+            let unread = this.seen.unread();
+            let count = unread.len().min(buffer.remaining());
+            buffer.put_slice(unread.get(..count).unwrap_or_default());
+            this.seen.from += count;
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.tcp).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.tcp).poll_write(context, bytes);
+        self.watch_write(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.tcp).poll_write_vectored(context, slices);
+        self.watch_write(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,60 @@
+//! From a method of the REST table and its request to the answer.
+
+use serde_json::Value;
+use wire::json::from_value;
+use wire::pubsub::GetSubscriptionRequest;
+use wire::rest::Method;
+
+use super::{postrider, to_json};
+use crate::api::Api;
+use crate::status::{Refusal, Result};
+
+/// Makes the call and returns the answer's text.
+pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<Vec<u8>> {
+    match method.call {
+        "CreateTopic" => to_json(&api.create_topic(from_value(request)?).await?),
+        "UpdateTopic" => to_json(&api.update_topic(from_value(request)?).await?),
+        "GetTopic" => to_json(&api.get_topic(&from_value(request)?)?),
+        "ListTopics" => to_json(&api.list_topics(&from_value(request)?)?),
+        "ListTopicSubscriptions" => to_json(&api.list_topic_subscriptions(&from_value(request)?)?),
+        "DeleteTopic" => to_json(&api.delete_topic(&from_value(request)?).await?),
+        "Publish" => to_json(&api.publish(from_value(request)?).await?),
+        "Pull" => to_json(&api.pull(&from_value(request)?).await?),
+        "Acknowledge" => to_json(&api.acknowledge(&from_value(request)?)?),
+        "ModifyAckDeadline" => to_json(&api.modify_ack_deadline(&from_value(request)?)?),
+        "ModifyPushConfig" => to_json(&api.modify_push_config(&from_value(request)?)?),
+        "DeleteSubscription" => to_json(&api.delete_subscription(&from_value(request)?).await?),
+        "CreateSubscription" | "UpdateSubscription" | "GetSubscription" | "ListSubscriptions" => {
+            subscription_call(api, method, request).await
+        }
+        other => Err(Refusal::call_not_built(other)),
+    }
+}
+
+/// The calls whose subscriptions carry what Google's definition has no field for.
+async fn subscription_call(api: &Api, method: &Method, mut request: Value) -> Result<Vec<u8>> {
+    match method.call {
+        "CreateSubscription" => {
+            let extras = postrider::take("", &mut request)?;
+            let created = api.create_subscription(from_value(request)?, extras).await?;
+            to_json(&postrider::show(&created)?)
+        }
+        "UpdateSubscription" => {
+            let extras = match request.get_mut("subscription") {
+                Some(subscription) => postrider::take("subscription.", subscription)?,
+                None => Default::default(),
+            };
+            let updated = api.update_subscription(from_value(request)?, extras).await?;
+            to_json(&postrider::show(&updated)?)
+        }
+        "GetSubscription" => {
+            let request: GetSubscriptionRequest = from_value(request)?;
+            to_json(&postrider::show(&*api.subscription(&request.subscription)?)?)
+        }
+        _ => {
+            let (page, next_page_token) = api.list_subscriptions(&from_value(request)?)?;
+            let shown: Result<Vec<Value>> = page.iter().map(|one| postrider::show(one)).collect();
+            to_json(&postrider::list(shown?, next_page_token))
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! REST: Google's paths and verbs with JSON bodies, and the few paths that are ours.
+
+mod calls;
+mod pages;
+mod postrider;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::Invalid;
+use domain::limits::REQUEST_BYTES_MAX;
+use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tonic::Code;
+use tonic::body::Body;
+use wire::json;
+use wire::rest::{Match, NoRoute, Verb, route};
+
+use crate::api::Api;
+use crate::net::{Paced, Phase, Stalled};
+use crate::status::{Refusal, Result};
+
+/// The REST face of the server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Rest(Arc<Inner>);
+
+struct Inner {
+    api: Api,
+    body_timeout: Duration,
+    phase: tokio::sync::watch::Receiver<Phase>,
+    health: tokio::sync::watch::Receiver<bool>,
+}
+
+/// What is sent back, before it is made bytes.
+enum Reply {
+    Json(Vec<u8>),
+    Text(StatusCode, &'static str),
+}
+
+impl Rest {
+    pub(crate) fn new(
+        api: Api,
+        body_timeout: Duration,
+        phase: tokio::sync::watch::Receiver<Phase>,
+        health: tokio::sync::watch::Receiver<bool>,
+    ) -> Self {
+        Self(Arc::new(Inner { api, body_timeout, phase, health }))
+    }
+
+    /// Whether the server takes calls.
+    fn is_ready(&self) -> bool {
+        *self.0.phase.borrow() == Phase::Serving && *self.0.health.borrow()
+    }
+
+    /// Answers one request; a refusal is an answer too.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        match self.reply(request).await {
+            Ok(Reply::Json(body)) => response(StatusCode::OK, JSON, body),
+            Ok(Reply::Text(code, text)) => response(code, TEXT, text),
+            Err(Failure::Refused(refusal)) => refused(refusal.http_code(), &refusal),
+            Err(Failure::NoSuchPath(code, refusal)) => refused(code, &refusal),
+            Err(Failure::WrongVerb(verbs)) => wrong_verb(&verbs),
+        }
+    }
+
+    async fn reply(self, request: Request<Incoming>) -> Result<Reply, Failure> {
+        let (head, body) = request.into_parts();
+        let (verb, path) = (head.method.as_str(), head.uri.path());
+        if let Some(reply) = pages::find(&self, verb, path)? {
+            return Ok(reply);
+        }
+        let found = route(verb, path).map_err(|none| no_route(none, path))?;
+        if head.headers.contains_key(CONTENT_ENCODING) {
+            let problem = "compressed bodies are not accepted";
+            return Err(Refusal::new(Code::InvalidArgument, problem).into());
+        }
+        let body = read(Paced::new(body, Some(self.0.body_timeout))).await?;
+        let body = if body.is_empty() { None } else { Some(json::parse(&body)?) };
+        check_path_field(&found, body.as_ref())?;
+        let call = found.request(head.uri.query().unwrap_or_default(), body)?;
+        Ok(Reply::Json(calls::call(&self.0.api, found.method, call).await?))
+    }
+}
+
+/// Why there is no good answer.
+enum Failure {
+    Refused(Refusal),
+    NoSuchPath(StatusCode, Refusal),
+    WrongVerb(Vec<Verb>),
+}
+
+impl<E: Into<Refusal>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+fn no_route(none: NoRoute, path: &str) -> Failure {
+    let shown: String = path.chars().take(200).collect();
+    match none {
+        NoRoute::WrongVerb(verbs) => Failure::WrongVerb(verbs),
+        NoRoute::NotFound => Failure::NoSuchPath(
+            StatusCode::NOT_FOUND,
+            Refusal::new(Code::NotFound, format!("no such path: {shown:?}")),
+        ),
+        NoRoute::Malformed => Failure::NoSuchPath(
+            StatusCode::BAD_REQUEST,
+            Refusal::new(Code::InvalidArgument, format!("path is not well-formed: {shown:?}")),
+        ),
+    }
+}
+
+/// Reads a whole body, within the bounds of size and pace.
+async fn read(body: Paced) -> Result<Bytes> {
+    if body.size_hint().lower() > REQUEST_BYTES_MAX as u64 {
+        return Err(too_long());
+    }
+    match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
+        Err(error) if error.is::<Stalled>() => {
+            Err(Refusal::new(Code::DeadlineExceeded, error.to_string()))
+        }
+        Err(error) => {
+            Err(Refusal::new(Code::Cancelled, format!("the body could not be read: {error}")))
+        }
+    }
+}
+
+fn too_long() -> Refusal {
+    let problem = format!("the request is longer than {REQUEST_BYTES_MAX} bytes");
+    Refusal::new(Code::InvalidArgument, problem)
+}
+
+/// A body that names another resource than the path does is a mistake worth telling.
+fn check_path_field(found: &Match, body: Option<&Value>) -> Result<()> {
+    let mut value = body;
+    for part in found.field.split('.') {
+        value = value.and_then(|value| value.get(part));
+    }
+    match value {
+        Some(Value::String(text)) if !text.is_empty() && *text != found.value => {
+            let problem = format!("differs from the path, which says {:?}", found.value);
+            Err(Invalid::new(found.field, problem).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
+
+fn response(code: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(body.into())));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Google's error body.
+fn refused(code: StatusCode, refusal: &Refusal) -> Response<Body> {
+    let body = json!({
+        "error": {
+            "code": code.as_u16(),
+            "message": refusal.rest_message(),
+            "status": refusal.code_name(),
+        }
+    });
+    response(code, JSON, body.to_string())
+}
+
+fn wrong_verb(verbs: &[Verb]) -> Response<Body> {
+    let verbs: Vec<&str> = verbs.iter().map(|verb| verb.as_str()).collect();
+    let allowed = verbs.join(", ");
+    let refusal =
+        Refusal::new(Code::Unimplemented, format!("this path takes {allowed} and no other verb"));
+    let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, &refusal);
+    if let Ok(allowed) = HeaderValue::from_str(&allowed) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
+}
+
+/// An answer as JSON text.
+fn to_json<T: Serialize>(answer: &T) -> Result<Vec<u8>> {
+    json::to_vec(answer).map_err(|error| Refusal::new(Code::Internal, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(verb: &str, path: &str, body: Value) -> Result<()> {
+        check_path_field(&route(verb, path).unwrap(), Some(&body))
+    }
+
+    #[test]
+    fn a_name_in_the_body_must_agree_with_the_path() {
+        let path = "/v1/projects/p/topics/one";
+        assert!(check("PUT", path, json!({"name": "projects/p/topics/one"})).is_ok());
+        assert!(check("PUT", path, json!({"labels": {}})).is_ok());
+        let refusal = check("PUT", path, json!({"name": "projects/p/topics/two"})).unwrap_err();
+        assert_eq!(refusal.code, Code::InvalidArgument);
+        assert!(refusal.to_string().starts_with("name: "), "{refusal}");
+        let other = json!({"topic": {"name": "projects/p/topics/two"}});
+        let refusal = check("PATCH", path, other).unwrap_err();
+        assert!(refusal.to_string().starts_with("topic.name: "), "{refusal}");
+    }
+}

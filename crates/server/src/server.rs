@@ -1,0 +1,229 @@
+//! The server: store, broker and port, started together and stopped in order.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::{Broker, Clock, SystemClock};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use storage::disk::Recovery;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::body::Body;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use crate::api::Api;
+use crate::config::Config;
+use crate::engine::{self, Closer};
+use crate::grpc::{self, Answer, Grpc};
+use crate::net::{self, Phase};
+use crate::rest::Rest;
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(storage::Error),
+    /// The store's content cannot be taken over.
+    #[error("cannot load the store: {0}")]
+    Load(broker::Error),
+    /// A topic or subscription of the settings cannot be made.
+    #[error("cannot make {name}, which the settings ask for: {source}")]
+    Resource {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: broker::Error,
+    },
+    /// The description of our own services is broken.
+    #[error("cannot describe the services: {0}")]
+    Reflection(grpc::ReflectionError),
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    broker: Arc<Broker>,
+    phase: watch::Sender<Phase>,
+    ready: watch::Sender<bool>,
+    health: HealthReporter,
+    port: JoinHandle<()>,
+    closer: Closer,
+    started: Started,
+    grace: Duration,
+}
+
+/// What there is to tell about a start.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// What was replayed from the log; `None` if the engine never has to.
+    pub recovery: Option<Recovery>,
+    /// How long opening the store took.
+    pub opening: Duration,
+}
+
+impl Server {
+    /// Opens the store, makes what the settings ask for, and takes connections.
+    pub async fn start(config: &Config) -> Result<Self, Error> {
+        // The port comes first: a second server on it must not touch the store.
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .and_then(|listener| listener.local_addr().map(|address| (listener, address)));
+        let (listener, address) =
+            listener.map_err(|source| Error::Listen { address: config.listen, source })?;
+        let clock = Arc::new(SystemClock::start());
+        let opened = open_store(config).await?;
+        let started = Started {
+            recovery: opened.recovery,
+            opening: clock.now().since(domain::Moment::default()),
+        };
+        let options = broker::Options { progress_flush: config.storage.progress_flush };
+        let broker = Broker::open(opened.engine, clock, options).await.map_err(Error::Load)?;
+        make_resources(&broker, config).await?;
+
+        let (phase, phases) = watch::channel(Phase::Serving);
+        let (ready, readiness) = watch::channel(true);
+        let health = HealthReporter::new();
+        set_health(&health, ServingStatus::Serving).await;
+        let api = Api::new(Arc::clone(&broker), config.limits.pull_wait);
+        let body_timeout = config.limits.body_timeout;
+        let gate = Gate {
+            grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
+            rest: Rest::new(api, body_timeout, phases.clone(), readiness),
+        };
+        let serving = net::serve(listener, gate, config.limits.clone(), phases);
+        Ok(Self {
+            address,
+            broker,
+            phase,
+            ready,
+            health,
+            port: broker::spawn::named("port", serving),
+            closer: opened.closer,
+            started,
+            grace: config.shutdown_grace,
+        })
+    }
+
+    /// The address it listens on, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What there is to tell about its start.
+    pub fn started(&self) -> Started {
+        self.started
+    }
+
+    /// Resolves if the log ever fails. The server then says that it is not healthy and refuses
+    /// everything that would have to be durable; it is to be stopped after its grace time.
+    pub async fn failure(&self) -> storage::Error {
+        let error = self.broker.failure().await;
+        self.ready.send_replace(false);
+        set_health(&self.health, ServingStatus::NotServing).await;
+        error
+    }
+
+    /// Takes no more connections, tells streams to reconnect, lets calls under way end within the
+    /// grace time, saves all progress and closes the store. `hurry` ends the grace time early.
+    pub async fn stop(self, hurry: impl Future<Output = ()>) -> broker::Result<()> {
+        self.ready.send_replace(false);
+        set_health(&self.health, ServingStatus::NotServing).await;
+        self.phase.send_replace(Phase::Draining);
+        let closed = self.broker.close().await;
+        let mut port = self.port;
+        tokio::select! {
+            ended = &mut port => drop(ended),
+            () = tokio::time::sleep(self.grace) => {
+                tracing::info!("grace time is over, closing what is left");
+                self.phase.send_replace(Phase::Closed);
+                drop(port.await);
+            }
+            () = hurry => {
+                self.phase.send_replace(Phase::Closed);
+                drop(port.await);
+            }
+        }
+        let closer = self.closer;
+        let ended = tokio::task::spawn_blocking(move || closer.close()).await;
+        if let Err(error) = ended {
+            tracing::error!(%error, "closing the store failed");
+        }
+        closed
+    }
+}
+
+async fn open_store(config: &Config) -> Result<engine::Opened, Error> {
+    let config = config.clone();
+    let opened = tokio::task::spawn_blocking(move || engine::open(&config)).await;
+    match opened {
+        Ok(opened) => opened.map_err(Error::Store),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+async fn set_health(health: &HealthReporter, status: ServingStatus) {
+    health.set_service_status("", status).await;
+    for service in grpc::SERVICES {
+        health.set_service_status(service, status).await;
+    }
+}
+
+/// Makes the topics and subscriptions of the settings that are not there yet.
+async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
+    for topic in &config.topics {
+        let made = broker.create_topic(topic.clone()).await;
+        unless_there(made, topic.name.as_str())?;
+    }
+    for subscription in &config.subscriptions {
+        let made = broker.create_subscription(subscription.clone()).await;
+        unless_there(made, subscription.name.as_str())?;
+    }
+    Ok(())
+}
+
+fn unless_there<T>(made: broker::Result<T>, name: &str) -> Result<(), Error> {
+    match made {
+        Ok(_) => {
+            tracing::info!(name, "made, as the settings ask");
+            Ok(())
+        }
+        Err(broker::Error::AlreadyExists(..)) => Ok(()),
+        Err(source) => Err(Error::Resource { name: name.to_owned(), source }),
+    }
+}
+
+/// Sends a request to gRPC or REST.
+#[derive(Clone)]
+struct Gate {
+    grpc: Grpc,
+    rest: Rest,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Gate {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        if grpc::is_grpc(&request) {
+            return self.grpc.call(request);
+        }
+        let rest = self.rest.clone();
+        Answer(Box::pin(async move { Ok(rest.answer(request).await) }))
+    }
+}

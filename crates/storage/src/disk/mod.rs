@@ -1,5 +1,216 @@
 //! The engine for one machine: a write-ahead log, topic segments, SQLite.
+//!
+//! ```text
+//! commit ─▶ queue ─▶ committer ─▶ wal/00000000000000000007 ─▶ tail in memory ─▶ readers
+//!          (encodes)  (one write, one sync per group)             │
+//!                                                                 ▼ trim, what is still needed
+//!                     free/3 ◀── log file used again ◀── topics/<topic>-<first offset>
+//! ```
+//!
+//! State is the fold of synced groups in log order; SQLite (`store.sqlite`: definitions, progress
+//! checkpoints, the list of segments), the segments and the memory are caches of a prefix of it.
+//! SQLite and segments name only what is synced already.
+//!
+//! | File | For |
+//! |---|---|
+//! | `format`, `scan` | the bytes on disk; walking through them |
+//! | `queue`, `group`, `committer` | from a commit to a durable, visible group |
+//! | `wal`, `keeper` | log files, files made ahead, the reserve for a full disk |
+//! | `topic`, `tail`, `index`, `segments`, `read` | where a topic's records are; reading them |
+//! | `outgoing`, `trimmer` | moving what is needed out of a log file, and using that again |
+//! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
+//! | `recovery`, `verify` | opening a store; checking one |
+//! | `store`, `engine` | the open store; the traits on it |
+//! | `seam`, `real` | the disk, so that tests can put a faulty one there |
 
+mod committer;
+mod database;
+mod definitions;
+mod engine;
+mod format;
+mod group;
+mod index;
+mod keeper;
+mod outgoing;
+mod pending;
+mod queue;
+mod read;
+mod real;
+mod recovery;
+mod scan;
 mod seam;
+mod segments;
+mod store;
+mod tail;
+mod topic;
+mod trimmer;
+mod verify;
+mod wal;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use seam::{Disk, File};
+pub use verify::{Fault, Report, verify, verify_on};
+
+use crate::{Engine, Error, Result};
+
+/// The SQLite file in a data folder.
+const DATABASE: &str = "store.sqlite";
+
+/// When a commit counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the disk says that it is on stable storage.
+    Fsync,
+    /// When the operating system has it: survives a crash of this process, not a power cut.
+    Os,
+}
+
+/// How the engine uses the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of one log file; at most 1 GiB.
+    pub wal_segment_bytes: u64,
+    /// Bytes of the log at which appends wait for a trim; at least two log files.
+    pub wal_max_bytes: u64,
+    /// Bytes of the newest records kept in memory.
+    pub tail_memory_bytes: usize,
+    /// Bytes waiting to be written at which appends wait.
+    pub queue_bytes_max: usize,
+    /// Bytes after which a further commit goes into the next group.
+    pub group_bytes_max: usize,
+    /// Bytes after which a topic's records go into the next segment.
+    pub topic_segment_bytes: u64,
+    /// Bytes set aside for acks, trims and checkpoints on a full disk.
+    pub reserve_bytes: u64,
+    /// When a commit counts as durable.
+    pub durability: Durability,
+    /// How long a commit nobody waits for may ride along.
+    pub ride_delay: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            wal_segment_bytes: 64 << 20,
+            wal_max_bytes: 1 << 30,
+            tail_memory_bytes: 32 << 20,
+            queue_bytes_max: 64 << 20,
+            group_bytes_max: 4 << 20,
+            topic_segment_bytes: 64 << 20,
+            reserve_bytes: 64 << 20,
+            durability: Durability::Fsync,
+            ride_delay: Duration::from_millis(20),
+        }
+    }
+}
+
+impl Options {
+    /// The options within what the format can hold.
+    fn within_bounds(self) -> Self {
+        let block = format::BLOCK_BYTES;
+        let wal_segment_bytes =
+            self.wal_segment_bytes.clamp(4 * block, 1 << 30).next_multiple_of(block);
+        Self {
+            wal_segment_bytes,
+            wal_max_bytes: self.wal_max_bytes.max(2 * wal_segment_bytes),
+            group_bytes_max: self.group_bytes_max.clamp(1, 1 << 30),
+            ..self
+        }
+    }
+}
+
+/// What opening a store found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Groups replayed from the log.
+    pub groups: u64,
+    /// Bytes of these groups.
+    pub bytes: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of a group that was being written when the process or the power went away.
+    pub torn_bytes_cut: u64,
+}
+
+/// An open store.
+pub struct Opened {
+    /// Its three faces.
+    pub engine: Engine,
+    /// What opening it found.
+    pub recovery: Recovery,
+    /// Closes it.
+    pub handle: Handle,
+}
+
+/// Closes a store before its last holder lets go of it.
+///
+/// A store is also closed when all clones of its engine and its handle are dropped.
+#[derive(Clone)]
+pub struct Handle(Arc<store::Store>);
+
+impl Handle {
+    /// Writes what is queued, ends the engine's threads and unlocks the folder. Everything asked
+    /// of the engine afterwards answers `Unavailable`. Blocks; closing twice does nothing.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Opens the store in `folder`, making one if there is none. `InUse` if it is open already,
+/// here or in another process; `Corrupt`, with nothing changed, if its files do not hold.
+pub fn open(folder: &Path, options: Options) -> Result<Opened> {
+    let lock = real::FolderLock::take(folder)?;
+    let disk = Arc::new(real::RealDisk::new(folder));
+    open_with(disk, &folder.join(DATABASE), options, Some(lock))
+        .map_err(|error| within(folder, error))
+}
+
+/// Opens a store whose log and segments are on `disk`, without a lock. For tests.
+pub fn open_on(disk: Arc<dyn Disk>, database: &Path, options: Options) -> Result<Opened> {
+    open_with(disk, database, options, None)
+}
+
+fn open_with(
+    disk: Arc<dyn Disk>,
+    database: &Path,
+    options: Options,
+    lock: Option<real::FolderLock>,
+) -> Result<Opened> {
+    let options = options.within_bounds();
+    let room = Arc::new(tokio::sync::Notify::new());
+    let keeper = Arc::new(keeper::Keeper::new(
+        Arc::clone(&disk),
+        options.wal_segment_bytes,
+        options.reserve_bytes,
+        Arc::clone(&room),
+    ));
+    let database = database::Database::open(database)?;
+    let recovered = recovery::recover(disk.as_ref(), &database, &keeper)?;
+    let opens = database.raise_opens()?;
+    let serial = database.serial()?;
+    let recovery = recovered.report;
+    let parts = store::Parts { options, disk, database, keeper, room, lock, opens, serial };
+    let store = Arc::new(store::Store::start(parts, recovered)?);
+    let log: Arc<store::Store> = Arc::clone(&store);
+    let catalogue: Arc<store::Store> = Arc::clone(&store);
+    let progress: Arc<store::Store> = Arc::clone(&store);
+    let engine = Engine { log, catalogue, progress };
+    Ok(Opened { engine, recovery, handle: Handle(store) })
+}
+
+/// Names the damaged file by its whole path.
+fn within(folder: &Path, error: Error) -> Error {
+    match error {
+        Error::Corrupt { file, offset, what } => {
+            Error::Corrupt { file: path_within(folder, &file), offset, what }
+        }
+        other => other,
+    }
+}
+
+fn path_within(folder: &Path, file: &Path) -> PathBuf {
+    if file.starts_with(folder) { file.to_owned() } else { folder.join(file) }
+}

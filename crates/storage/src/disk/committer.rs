@@ -1,0 +1,142 @@
+//! The thread that makes commits durable: one write and one sync for everything queued.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use domain::{Offset, TopicId};
+
+use super::format::to_u32;
+use super::group::{Answer, Sealed};
+use super::index::Span;
+use super::store::Shared;
+use super::tail::{Chunk, Ring};
+use super::wal::{WriteFault, Writer, Written};
+use crate::{Error, Position, Result};
+
+/// The committer and what only it touches.
+pub(super) struct Committer {
+    pub shared: Arc<Shared>,
+    pub writer: Writer,
+    pub ring: Ring,
+    /// The visible ends a group moved, kept for its memory.
+    ends: Vec<(TopicId, Offset)>,
+}
+
+impl Committer {
+    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
+        let ring = Ring::new(shared.options.tail_memory_bytes);
+        Self { shared, writer, ring, ends: Vec::new() }
+    }
+
+    /// The thread's life. Ends when the queue is stopped and empty, or the log has failed.
+    pub(super) fn run(mut self) {
+        while let Some(group) = self.shared.queue.take() {
+            if group.bytes.is_empty() {
+                self.answer(group.answers, group.queued_bytes);
+            } else if !self.commit(group) {
+                break;
+            }
+        }
+    }
+
+    /// Returns whether the log is still good.
+    fn commit(&mut self, mut group: Sealed) -> bool {
+        match self.writer.write(&mut group) {
+            Ok(written) => {
+                self.publish(group, written);
+                true
+            }
+            Err(fault) => {
+                fail(&self.shared, group.answers, fault);
+                false
+            }
+        }
+    }
+
+    /// Makes a durable group visible, then tells the listener, then answers.
+    fn publish(&mut self, group: Sealed, written: Written) {
+        let bytes = group.bytes.freeze();
+        if !group.changes.is_empty() {
+            let mut pending = self.shared.pending.lock();
+            for (subscription, place) in group.changes {
+                let change = bytes.get(place).unwrap_or_default();
+                pending.note(subscription, written.number, change);
+            }
+        }
+        let start = to_u32(super::format::to_usize(written.at));
+        let mut topics = Vec::with_capacity(group.frames.len());
+        for frame in group.frames {
+            let end = frame.first.plus(u64::from(frame.count));
+            let mut state = frame.topic.state();
+            state.chunks.push(Chunk { first: frame.first, records: bytes.slice(frame.records()) });
+            state.log.push(Span {
+                sequence: written.sequence,
+                start: start + to_u32(frame.start),
+                end: start + to_u32(frame.end),
+                first: frame.first,
+                time: frame.time,
+            });
+            state.end = end;
+            state.last_time = frame.last_time;
+            drop(state);
+            self.note_end(frame.topic.id, end);
+            topics.push(frame.topic);
+        }
+        self.ring.push(bytes.len(), topics);
+        drop(bytes);
+        self.shared.position.store(written.number, Ordering::Release);
+        if let Some(listener) = self.shared.listener.get() {
+            if !self.ends.is_empty() {
+                listener.visible(&self.ends);
+            }
+            if written.rolled {
+                self.shared.press();
+            }
+        }
+        self.ends.clear();
+        self.answer(group.answers, group.queued_bytes);
+    }
+
+    fn note_end(&mut self, topic: TopicId, end: Offset) {
+        const SEARCHED_MAX: usize = 16;
+        match self.ends.iter_mut().rev().take(SEARCHED_MAX).find(|(other, _)| *other == topic) {
+            Some((_, noted)) => *noted = end,
+            None => self.ends.push((topic, end)),
+        }
+        if self.ends.len() > 4 * SEARCHED_MAX {
+            // Many topics in one group: drop the repetitions that the short search let pass.
+            let ends: BTreeMap<_, _> = self.ends.drain(..).collect();
+            self.ends.extend(ends);
+        }
+    }
+
+    fn answer(&self, answers: Vec<Answer>, queued_bytes: usize) {
+        let bound = self.shared.options.queue_bytes_max;
+        let left = self.shared.queue.done(queued_bytes);
+        let position = Position(self.shared.position.load(Ordering::Acquire));
+        for answer in answers {
+            // Whoever asked may have gone away; the commit is durable all the same.
+            drop(answer.send(Ok(position)));
+        }
+        if left < bound && left.saturating_add(queued_bytes) >= bound {
+            self.shared.notify_room();
+        }
+    }
+}
+
+/// Nothing more is written by this process. The failed group's outcome is unknown unless nothing
+/// of it was written; what is queued behind it did not happen.
+fn fail(shared: &Shared, answers: Vec<Answer>, fault: WriteFault) {
+    let (error, was_written) = match fault {
+        WriteFault::NotWritten(error) => (Arc::new(error), false),
+        WriteFault::Unknown(error) => (Arc::new(error), true),
+    };
+    let unavailable = Error::Unavailable(Arc::clone(&error));
+    shared.fail(&unavailable);
+    let answer: Result<Position> =
+        Err(if was_written { Error::Indeterminate(error) } else { unavailable });
+    for waiting in answers {
+        drop(waiting.send(answer.clone()));
+    }
+}

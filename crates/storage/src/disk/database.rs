@@ -1,0 +1,343 @@
+//! The SQLite file: what the log stands for up to its checkpoint, and the definitions.
+//!
+//! SQLite names only places of the log that are durable already. Every transaction notes the log
+//! position it was made at, so that a store whose log has lost its end is found out.
+
+use std::path::{Path, PathBuf};
+
+use domain::{Offset, SubscriptionId, Timestamp, TopicId};
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
+
+use super::segments::{Mark, Segment, decode_marks, encode_marks};
+use super::topic::Topic;
+use crate::{Error, Position, Result};
+
+/// The newest schema this version knows; it writes this one.
+pub(super) const FORMAT: u32 = 1;
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries (
+    kind INTEGER NOT NULL, name TEXT NOT NULL, id INTEGER NOT NULL, version INTEGER NOT NULL,
+    value BLOB NOT NULL, PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS progress (subscription INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS topics (
+    id INTEGER PRIMARY KEY, next INTEGER NOT NULL, low INTEGER NOT NULL,
+    last_time INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS segments (
+    topic INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, file TEXT NOT NULL,
+    length INTEGER NOT NULL, records INTEGER NOT NULL,
+    time_min INTEGER NOT NULL, time_max INTEGER NOT NULL, marks BLOB NOT NULL,
+    PRIMARY KEY (topic, first)
+);
+";
+
+/// A number of the `meta` table.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Meta {
+    /// The schema; there once the store is complete.
+    Format,
+    /// How often the store was opened.
+    Opens,
+    /// Progress frames up to this group are contained in the progress table.
+    Checkpoint,
+    /// The log was durable up to this group when the last transaction was made.
+    Position,
+    /// The lowest live log file.
+    LowestFile,
+    /// Counts ids and versions of entries.
+    Serial,
+}
+
+impl Meta {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Opens => "opens",
+            Self::Checkpoint => "checkpoint",
+            Self::Position => "position",
+            Self::LowestFile => "lowest_file",
+            Self::Serial => "serial",
+        }
+    }
+}
+
+/// A topic as of some durable moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TopicRow {
+    pub id: TopicId,
+    pub next: Offset,
+    /// The lowest offset that was kept.
+    pub low: Offset,
+    /// When the record before `next` was published.
+    pub last_time: Timestamp,
+}
+
+impl TopicRow {
+    pub(super) fn of(topic: &Topic) -> Self {
+        let state = topic.state();
+        Self { id: topic.id, next: state.end, low: state.low(), last_time: state.last_time }
+    }
+}
+
+/// What the database says of the log.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub checkpoint: Position,
+    pub position: Position,
+    pub lowest_file: u64,
+    pub topics: Vec<TopicRow>,
+    pub segments: Vec<Segment>,
+}
+
+/// The open database. Closed once, after which everything answers `Unavailable`.
+#[derive(Debug)]
+pub(super) struct Database {
+    connection: Mutex<Option<Connection>>,
+    path: PathBuf,
+}
+
+/// A connection in use.
+pub(super) type Guard<'db> = parking_lot::MappedMutexGuard<'db, Connection>;
+
+impl Database {
+    /// Opens or creates the file. Nothing of its content is changed yet but an empty schema.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let connection = Connection::open(path)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let database = Self::of(connection, path);
+        if let Some(found) = database.format()?
+            && found != FORMAT
+        {
+            return Err(Error::Format { found, known: FORMAT });
+        }
+        database.connection()?.execute_batch(SCHEMA)?;
+        Ok(database)
+    }
+
+    /// Opens an existing file to look at it only.
+    pub(super) fn open_to_read(path: &Path) -> Result<Self> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        Ok(Self::of(connection, path))
+    }
+
+    fn of(connection: Connection, path: &Path) -> Self {
+        Self { connection: Mutex::new(Some(connection)), path: path.to_owned() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn close(&self) {
+        self.connection.lock().take();
+    }
+
+    pub(super) fn connection(&self) -> Result<Guard<'_>> {
+        MutexGuard::try_map(self.connection.lock(), Option::as_mut).map_err(|_| closed())
+    }
+
+    /// The schema found; `None` in a store that was never completed.
+    pub(super) fn format(&self) -> Result<Option<u32>> {
+        let connection = self.connection()?;
+        let known = connection.table_exists(None, "meta")?;
+        let found = if known { get_meta(&connection, Meta::Format)? } else { None };
+        Ok(found.map(|found| u32::try_from(found).unwrap_or(u32::MAX)))
+    }
+
+    /// Completes a new store, whose log starts with file `lowest_file`.
+    pub(super) fn complete(&self, lowest_file: u64) -> Result<()> {
+        self.write(|transaction| {
+            put_meta(transaction, Meta::LowestFile, lowest_file)?;
+            put_meta(transaction, Meta::Format, u64::from(FORMAT))
+        })
+    }
+
+    /// Raises and returns the count of openings.
+    pub(super) fn raise_opens(&self) -> Result<u64> {
+        self.write(|transaction| {
+            let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + 1;
+            put_meta(transaction, Meta::Opens, opens)?;
+            Ok(opens)
+        })
+    }
+
+    /// The count of changes of entries.
+    pub(super) fn serial(&self) -> Result<u64> {
+        Ok(get_meta(&*self.connection()?, Meta::Serial)?.unwrap_or(0))
+    }
+
+    /// Runs `change` in one transaction that is durable when this returns.
+    pub(super) fn write<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let mut connection = self.connection()?;
+        let transaction = connection.transaction()?;
+        let answer = change(&transaction)?;
+        transaction.commit()?;
+        Ok(answer)
+    }
+
+    pub(super) fn stored(&self) -> Result<Stored> {
+        let connection = self.connection()?;
+        let meta = |name| Ok::<_, Error>(get_meta(&connection, name)?.unwrap_or(0));
+        let mut topics =
+            connection.prepare("SELECT id, next, low, last_time FROM topics ORDER BY id")?;
+        let topics = topics.query_map([], |row| {
+            Ok(TopicRow {
+                id: TopicId(get(row, 0)?),
+                next: Offset(get(row, 1)?),
+                low: Offset(get(row, 2)?),
+                last_time: Timestamp(get(row, 3)?),
+            })
+        })?;
+        Ok(Stored {
+            checkpoint: Position(meta(Meta::Checkpoint)?),
+            position: Position(meta(Meta::Position)?),
+            lowest_file: meta(Meta::LowestFile)?,
+            topics: topics.collect::<rusqlite::Result<_>>()?,
+            segments: segments(&connection)?,
+        })
+    }
+
+    /// The checkpointed progress of a subscription, as it was encoded.
+    pub(super) fn progress(&self, subscription: SubscriptionId) -> Result<Option<Vec<u8>>> {
+        let connection = self.connection()?;
+        let mut statement =
+            connection.prepare_cached("SELECT value FROM progress WHERE subscription = ?1")?;
+        let id = subscription.0.cast_signed();
+        Ok(statement.query_row([id], |row| row.get(0)).optional()?)
+    }
+
+    /// The sparse index of a segment.
+    pub(super) fn marks(&self, topic: TopicId, first: Offset) -> Result<Vec<Mark>> {
+        let connection = self.connection()?;
+        let mut statement = connection
+            .prepare_cached("SELECT marks FROM segments WHERE topic = ?1 AND first = ?2")?;
+        let key = [topic.0.cast_signed(), first.0.cast_signed()];
+        let marks: Option<Vec<u8>> = statement.query_row(key, |row| row.get(0)).optional()?;
+        marks.map(|bytes| decode_marks(&bytes)).ok_or(Error::NotFound)
+    }
+
+    /// What SQLite itself says about its file; empty = all is well.
+    pub(super) fn quick_check(&self) -> Result<Vec<String>> {
+        let connection = self.connection()?;
+        let mut statement = connection.prepare("PRAGMA quick_check")?;
+        let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let mut lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
+        lines.retain(|line| line != "ok");
+        Ok(lines)
+    }
+}
+
+fn segments(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
+    let mut statement = connection.prepare(
+        "SELECT topic, first, last, file, length, records, time_min, time_max FROM segments
+         ORDER BY topic, first",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok(Segment {
+            topic: TopicId(get(row, 0)?),
+            first: Offset(get(row, 1)?),
+            last: Offset(get(row, 2)?),
+            file: row.get(3)?,
+            length: get(row, 4)?,
+            records: get(row, 5)?,
+            time_min: Timestamp(get(row, 6)?),
+            time_max: Timestamp(get(row, 7)?),
+            marks: std::sync::OnceLock::new(),
+        })
+    })?;
+    rows.collect()
+}
+
+/// Writes a segment's row, replacing the one it continues.
+pub(super) fn put_segment(
+    transaction: &Transaction<'_>,
+    segment: &Segment,
+    marks: &[Mark],
+) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO segments
+         (topic, first, last, file, length, records, time_min, time_max, marks)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    statement.execute(params![
+        segment.topic.0.cast_signed(),
+        segment.first.0.cast_signed(),
+        segment.last.0.cast_signed(),
+        segment.file,
+        segment.length.cast_signed(),
+        segment.records.cast_signed(),
+        segment.time_min.0.cast_signed(),
+        segment.time_max.0.cast_signed(),
+        encode_marks(marks),
+    ])?;
+    Ok(())
+}
+
+/// Drops a segment's row.
+pub(super) fn drop_segment(
+    transaction: &Transaction<'_>,
+    segment: &Segment,
+) -> rusqlite::Result<()> {
+    let mut statement =
+        transaction.prepare_cached("DELETE FROM segments WHERE topic = ?1 AND first = ?2")?;
+    statement.execute([segment.topic.0.cast_signed(), segment.first.0.cast_signed()])?;
+    Ok(())
+}
+
+/// Writes what is known of a topic.
+pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO topics (id, next, low, last_time) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    let TopicRow { id, next, low, last_time } = topic;
+    statement.execute([id.0, next.0, low.0, last_time.0].map(u64::cast_signed))?;
+    Ok(())
+}
+
+/// Writes a number of the `meta` table.
+pub(super) fn put_meta(
+    transaction: &Transaction<'_>,
+    meta: Meta,
+    value: u64,
+) -> rusqlite::Result<()> {
+    let mut statement =
+        transaction.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    statement.execute(params![meta.name(), value.cast_signed()])?;
+    Ok(())
+}
+
+/// A number of the `meta` table.
+pub(super) fn get_meta(connection: &Connection, meta: Meta) -> rusqlite::Result<Option<u64>> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+    statement.query_row([meta.name()], |row| get(row, 0)).optional()
+}
+
+/// A number that is kept as the signed one with the same bits.
+pub(super) fn get(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(at)?.cast_unsigned())
+}
+
+fn closed() -> Error {
+    super::scan::unavailable(std::io::Error::other("the store was closed"))
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(std::sync::Arc::new(error))
+    }
+}
+
+/// Whether SQLite found the disk full.
+pub(super) fn is_disk_full(error: &Error) -> bool {
+    let Error::Database(error) = error else { return false };
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+}

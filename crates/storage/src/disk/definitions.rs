@@ -1,0 +1,122 @@
+//! The catalogue's entries in SQLite.
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::database::{Database, Meta, get, get_meta, put_meta};
+use crate::{Entry, Error, Kind, Page, Result};
+
+const COLUMNS: &str = "SELECT name, id, version, value FROM entries";
+
+impl Database {
+    /// The entry of that name; `NotFound` otherwise.
+    pub(super) fn entry(&self, kind: Kind, name: &str) -> Result<Entry> {
+        find(&*self.connection()?, kind, name)?.ok_or(Error::NotFound)
+    }
+
+    /// Whether an entry of `kind` has that id.
+    pub(super) fn has_entry(&self, kind: Kind, id: u64) -> Result<bool> {
+        let connection = self.connection()?;
+        let mut statement =
+            connection.prepare_cached("SELECT 1 FROM entries WHERE kind = ?1 AND id = ?2")?;
+        Ok(statement.exists(params![code(kind), id.cast_signed()])?)
+    }
+
+    /// Entries in name order.
+    pub(super) fn entries(&self, kind: Kind, after: Option<&str>, limit: usize) -> Result<Page> {
+        let connection = self.connection()?;
+        let sql = format!("{COLUMNS} WHERE kind = ?1 AND name > ?2 ORDER BY name LIMIT ?3");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let asked = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+        let rows = statement
+            .query_map(params![code(kind), after.unwrap_or(""), asked], |row| entry(kind, row))?;
+        let mut entries = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| more).map(|last| last.name.clone());
+        Ok(Page { entries, next })
+    }
+}
+
+/// Creates or replaces; the count of changes comes back beside the entry.
+pub(super) fn put(
+    transaction: &Transaction<'_>,
+    kind: Kind,
+    name: &str,
+    value: &Bytes,
+    version: Option<u64>,
+) -> rusqlite::Result<Result<(Entry, u64)>> {
+    let found = find(transaction, kind, name)?;
+    let mut serial = get_meta(transaction, Meta::Serial)?.unwrap_or(0);
+    let id = match (&found, version) {
+        (None, None) => {
+            serial += 1;
+            serial
+        }
+        (Some(found), Some(version)) if found.version == version => found.id,
+        (None, Some(_)) => return Ok(Err(Error::NotFound)),
+        (Some(_), _) => return Ok(Err(Error::Conflict)),
+    };
+    serial += 1;
+    let entry = Entry { kind, name: name.to_owned(), id, version: serial, value: value.clone() };
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO entries (kind, name, id, version, value)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![
+            code(kind),
+            name,
+            entry.id.cast_signed(),
+            entry.version.cast_signed(),
+            &value[..],
+        ])?;
+    put_meta(transaction, Meta::Serial, serial)?;
+    Ok(Ok((entry, serial)))
+}
+
+/// Deletes; the count of changes comes back.
+pub(super) fn delete(
+    transaction: &Transaction<'_>,
+    kind: Kind,
+    name: &str,
+    version: u64,
+) -> rusqlite::Result<Result<u64>> {
+    let Some(found) = find(transaction, kind, name)? else { return Ok(Err(Error::NotFound)) };
+    if found.version != version {
+        return Ok(Err(Error::Conflict));
+    }
+    transaction
+        .prepare_cached("DELETE FROM entries WHERE kind = ?1 AND name = ?2")?
+        .execute(params![code(kind), name])?;
+    let serial = get_meta(transaction, Meta::Serial)?.unwrap_or(0) + 1;
+    put_meta(transaction, Meta::Serial, serial)?;
+    Ok(Ok(serial))
+}
+
+fn find(connection: &Connection, kind: Kind, name: &str) -> rusqlite::Result<Option<Entry>> {
+    let sql = format!("{COLUMNS} WHERE kind = ?1 AND name = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_row(params![code(kind), name], |row| entry(kind, row)).optional()
+}
+
+fn entry(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        kind,
+        name: row.get(0)?,
+        id: get(row, 1)?,
+        version: get(row, 2)?,
+        value: row.get::<_, Vec<u8>>(3)?.into(),
+    })
+}
+
+/// The number that stands for a kind in the file; never changed.
+fn code(kind: Kind) -> i64 {
+    match kind {
+        Kind::Topic => 1,
+        Kind::Subscription => 2,
+        Kind::Snapshot => 3,
+        Kind::Schema => 4,
+        Kind::Mark => 5,
+    }
+}

@@ -1,0 +1,253 @@
+//! The group that is forming: commits are encoded straight into the buffer that will be written.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{BufMut, BytesMut};
+use domain::{Offset, ProgressChange, SubscriptionId, Timestamp};
+use tokio::sync::oneshot;
+
+use super::format::{
+    APPEND_HEADER, BLOCK, CHANGE_HEADER, GROUP_HEADER, begin_append, finish_append, padded,
+    put_change, put_record, to_u32,
+};
+use super::topic::Topic;
+use crate::{NewRecord, Position, Result};
+
+/// A frame takes no further records beyond this, so that a reader finds its place quickly.
+const FRAME_BYTES: usize = 16 << 10;
+/// A new group starts in the rest of the last buffer if that much is left.
+const REST_BYTES_MIN: usize = 256 << 10;
+
+/// Answers a commit.
+pub(super) type Answer = oneshot::Sender<Result<Position>>;
+
+/// Where one append frame is in its group.
+#[derive(Debug)]
+pub(super) struct FrameRef {
+    pub topic: Arc<Topic>,
+    pub first: Offset,
+    pub count: u32,
+    /// When the first record was published.
+    pub time: Timestamp,
+    /// When the last record was published.
+    pub last_time: Timestamp,
+    /// The frame in the group's bytes, its header included.
+    pub start: usize,
+    pub end: usize,
+}
+
+impl FrameRef {
+    /// The records in the group's bytes.
+    pub(super) fn records(&self) -> Range<usize> {
+        self.start + APPEND_HEADER..self.end
+    }
+}
+
+/// A group to which nothing is added any more. Its header is still to be filled in.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    /// Padded to whole blocks; empty if only answers are waiting.
+    pub bytes: BytesMut,
+    /// Bytes of frames.
+    pub body_length: u32,
+    pub frames: Vec<FrameRef>,
+    /// The encoded changes of progress, as places in `bytes`.
+    pub changes: Vec<(SubscriptionId, Range<usize>)>,
+    pub answers: Vec<Answer>,
+    /// What the group counts for in the bound of the queue.
+    pub queued_bytes: usize,
+}
+
+/// The group to which commits are added.
+#[derive(Debug)]
+pub(super) struct Forming {
+    arena: Arena,
+    bytes: BytesMut,
+    frames: Vec<FrameRef>,
+    changes: Vec<(SubscriptionId, ProgressChange)>,
+    /// The latest change of each subscription.
+    latest: HashMap<SubscriptionId, usize>,
+    scratch: Vec<u8>,
+    /// Who waits for it.
+    pub answers: Vec<Answer>,
+    /// When it has to be written although nobody waits.
+    pub deadline: Option<Instant>,
+    /// Whether it has to be written at once.
+    pub urgent: bool,
+    /// What it counts for in the bound of the queue.
+    pub queued_bytes: usize,
+}
+
+impl Forming {
+    /// An empty group, and the buffers for a tail of `tail_bytes`.
+    pub(super) fn new(tail_bytes: usize) -> Self {
+        Self {
+            arena: Arena::new(tail_bytes),
+            bytes: BytesMut::new(),
+            frames: Vec::new(),
+            changes: Vec::new(),
+            latest: HashMap::new(),
+            scratch: Vec::new(),
+            answers: Vec::new(),
+            deadline: None,
+            urgent: false,
+            queued_bytes: 0,
+        }
+    }
+
+    /// Whether it holds neither frames nor anyone who waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty() && self.changes.is_empty() && self.answers.is_empty()
+    }
+
+    /// Makes sure that `bytes` more, and the zeros behind the group, fit without moving it then.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        if self.bytes.is_empty() {
+            self.bytes = self.arena.take(GROUP_HEADER + bytes + BLOCK);
+            self.bytes.put_bytes(0, GROUP_HEADER);
+        }
+        self.bytes.reserve(bytes + BLOCK);
+    }
+
+    /// Adds records to the end of `topic`.
+    pub(super) fn append(&mut self, topic: &Arc<Topic>, first: Offset, records: &[NewRecord]) {
+        let mut offset = first;
+        for record in records {
+            if !self.frames.last().is_some_and(|frame| takes_more(frame, topic)) {
+                self.open_frame(topic, offset, record.publish_time);
+            }
+            put_record(&mut self.bytes, topic.seed, offset, record);
+            if let Some(frame) = self.frames.last_mut() {
+                frame.count += 1;
+                frame.end = self.bytes.len();
+                frame.last_time = record.publish_time;
+            }
+            offset = offset.next();
+        }
+    }
+
+    fn open_frame(&mut self, topic: &Arc<Topic>, first: Offset, time: Timestamp) {
+        let start = self.bytes.len();
+        begin_append(&mut self.bytes);
+        let end = self.bytes.len();
+        self.frames.push(FrameRef {
+            topic: Arc::clone(topic),
+            first,
+            count: 0,
+            time,
+            last_time: time,
+            start,
+            end,
+        });
+    }
+
+    /// Adds a change of progress; one frame per subscription where changes can be merged.
+    pub(super) fn change(&mut self, subscription: SubscriptionId, change: ProgressChange) {
+        let latest = self.latest.get(&subscription).copied();
+        let rest = match latest.and_then(|at| self.changes.get_mut(at)) {
+            Some((_, earlier)) => earlier.merge(change),
+            None => Some(change),
+        };
+        if let Some(change) = rest {
+            self.latest.insert(subscription, self.changes.len());
+            self.changes.push((subscription, change));
+        }
+    }
+
+    /// Ends the group, and starts an empty one.
+    pub(super) fn seal(&mut self) -> Sealed {
+        let changes = self.put_changes();
+        for frame in &self.frames {
+            if let Some(bytes) = self.bytes.get_mut(frame.start..frame.end) {
+                finish_append(bytes, frame.topic.id, frame.first, frame.count);
+            }
+        }
+        let body_length = to_u32(self.bytes.len().saturating_sub(GROUP_HEADER));
+        self.bytes.put_bytes(0, padded(self.bytes.len()) - self.bytes.len());
+        let bytes = self.bytes.split();
+        if !bytes.is_empty() {
+            self.arena.rest = std::mem::take(&mut self.bytes);
+        }
+        self.deadline = None;
+        self.urgent = false;
+        Sealed {
+            bytes,
+            body_length,
+            frames: std::mem::take(&mut self.frames),
+            changes,
+            answers: std::mem::take(&mut self.answers),
+            queued_bytes: std::mem::take(&mut self.queued_bytes),
+        }
+    }
+
+    fn put_changes(&mut self) -> Vec<(SubscriptionId, Range<usize>)> {
+        let mut places = Vec::with_capacity(self.changes.len());
+        self.latest.clear();
+        for (subscription, change) in std::mem::take(&mut self.changes) {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            scratch.clear();
+            change.encode(&mut scratch);
+            self.reserve(CHANGE_HEADER + scratch.len());
+            let start = self.bytes.len() + CHANGE_HEADER;
+            put_change(&mut self.bytes, subscription, &scratch);
+            places.push((subscription, start..self.bytes.len()));
+            self.scratch = scratch;
+        }
+        places
+    }
+}
+
+/// Whether one more record of `topic` goes into `frame`.
+fn takes_more(frame: &FrameRef, topic: &Arc<Topic>) -> bool {
+    Arc::ptr_eq(&frame.topic, topic) && frame.end - frame.start < FRAME_BYTES
+}
+
+/// Buffers for groups. One piece of memory serves many small groups one after the other; once all
+/// of them have left the tail, and no reader holds a slice, it is used again: fresh memory costs
+/// a page fault per 4 KiB, more than the copy into it.
+#[derive(Debug)]
+struct Arena {
+    /// What is left of the current piece.
+    rest: BytesMut,
+    /// The empty ends of earlier pieces, by which they are reclaimed.
+    used: VecDeque<BytesMut>,
+    chunk_bytes: usize,
+    /// How many earlier pieces are kept for their memory.
+    used_max: usize,
+}
+
+impl Arena {
+    fn new(tail_bytes: usize) -> Self {
+        let chunk_bytes = (tail_bytes / 8).clamp(64 << 10, 4 << 20);
+        let used_max = tail_bytes / chunk_bytes + 4;
+        Self { rest: BytesMut::new(), used: VecDeque::new(), chunk_bytes, used_max }
+    }
+
+    fn take(&mut self, bytes: usize) -> BytesMut {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.capacity() >= bytes.max(REST_BYTES_MIN.min(self.chunk_bytes / 4)) {
+            return rest;
+        }
+        if rest.capacity() > 0 {
+            self.used.push_back(rest);
+        }
+        while self.used.len() > self.used_max {
+            self.used.pop_front();
+        }
+        self.reclaim(bytes.max(self.chunk_bytes))
+    }
+
+    fn reclaim(&mut self, bytes: usize) -> BytesMut {
+        let free = self.used.iter_mut().position(|piece| piece.try_reclaim(bytes));
+        let piece = free.and_then(|at| self.used.remove(at));
+        piece.unwrap_or_else(|| BytesMut::with_capacity(bytes))
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

@@ -1,0 +1,377 @@
+//! Keeps files ready for the log, and the reserve for the day the disk is full.
+//!
+//! A thread of its own zero-fills the next log file before the current one is full: writing over
+//! written blocks needs no metadata, so a sync costs half. It sleeps unless a file is wanted, or
+//! the disk is full and has to be looked at again.
+//!
+//! "Full" means that a file for the log could not be made. From then on appends are refused;
+//! everything else goes on, from what is left of the current files and from the reserve, which is
+//! cut down as it is needed. Appends are taken again once the reserve is whole and a file ready.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use super::seam::{Disk, File};
+use super::wal::{FOLDER, FREE_FOLDER, WalFile, is_full};
+
+/// How often a full disk is looked at again.
+const FULL_RETRY: Duration = Duration::from_millis(500);
+/// Files kept for reuse.
+const READY_MAX: usize = 4;
+const ZEROS: usize = 1 << 20;
+/// Zeros are synced in portions, so that a log sync never waits for all of them.
+const SYNC_BYTES: u64 = 4 << 20;
+
+/// A file that can become a log file.
+pub(super) struct FreeFile {
+    pub name: String,
+    pub file: Arc<dyn File>,
+    pub length: u64,
+}
+
+/// Makes files ahead and watches over the reserve.
+pub(super) struct Keeper {
+    disk: Arc<dyn Disk>,
+    file_bytes: u64,
+    reserve_bytes: u64,
+    state: Mutex<State>,
+    /// Wakes the keeper's own thread.
+    work: Condvar,
+    /// Wakes the committer.
+    ready: Condvar,
+    full: AtomicBool,
+    /// Told when appends may go on.
+    room: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    ready: Vec<FreeFile>,
+    wanted: bool,
+    /// The committer waits for a file of at least that length.
+    starving: Option<u64>,
+    /// Why the committer cannot have one.
+    fault: Option<io::Error>,
+    /// Bytes of the reserve that are there.
+    reserve: u64,
+    /// Counts the files made, for their names.
+    made: u64,
+    /// Nobody shall wait for space any more.
+    closing: bool,
+    closed: bool,
+}
+
+impl State {
+    fn next_name(&mut self) -> String {
+        self.made += 1;
+        format!("{FREE_FOLDER}/{}", self.made)
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        file_bytes: u64,
+        reserve_bytes: u64,
+        room: Arc<Notify>,
+    ) -> Self {
+        Self {
+            disk,
+            file_bytes,
+            reserve_bytes,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            ready: Condvar::new(),
+            full: AtomicBool::new(false),
+            room,
+        }
+    }
+
+    /// Whether appends are refused for want of space.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// Removes what an earlier process left, and sets the reserve aside.
+    pub(super) fn start(&self) -> io::Result<()> {
+        for name in self.disk.list(FREE_FOLDER)? {
+            self.disk.remove(&format!("{FREE_FOLDER}/{name}"))?;
+        }
+        match self.make_reserve(&mut self.state.lock()) {
+            Err(error) if is_full(&error) => self.note_full(),
+            other => other?,
+        }
+        Ok(())
+    }
+
+    /// A first file for an empty store, not filled with zeros so that the start is quick.
+    pub(super) fn first_file(&self) -> io::Result<FreeFile> {
+        let name = self.state.lock().next_name();
+        self.make_file(&name, self.file_bytes, false)
+    }
+
+    /// Asks for a file to be made ready.
+    pub(super) fn want_file(&self) {
+        let mut state = self.state.lock();
+        if !state.wanted && state.ready.is_empty() {
+            state.wanted = true;
+            self.work.notify_one();
+        }
+    }
+
+    /// A file of at least `length`; waits until there is one. An error means there will be none.
+    pub(super) fn take_file(&self, length: u64) -> io::Result<FreeFile> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(at) = state.ready.iter().position(|file| file.length >= length) {
+                state.starving = None;
+                state.wanted = false;
+                return Ok(state.ready.remove(at));
+            }
+            if let Some(fault) = state.fault.take() {
+                state.starving = None;
+                return Err(fault);
+            }
+            state.starving = Some(length);
+            self.work.notify_one();
+            self.ready.wait(&mut state);
+        }
+    }
+
+    /// Frees `bytes` of the reserve for something that must go on; if there is none, waits until
+    /// the disk may have space again. `Err` if nobody shall wait any more.
+    pub(super) fn wait_for_space(&self, bytes: u64) -> Result<(), ()> {
+        let mut state = self.state.lock();
+        if self.release_locked(&mut state, bytes) {
+            return Ok(());
+        }
+        if state.closing {
+            return Err(());
+        }
+        self.ready.wait_for(&mut state, FULL_RETRY);
+        Ok(())
+    }
+
+    /// Frees `bytes` of the reserve for something that must go on; `false` if there is none.
+    pub(super) fn release(&self, bytes: u64) -> bool {
+        self.release_locked(&mut self.state.lock(), bytes)
+    }
+
+    fn release_locked(&self, state: &mut State, bytes: u64) -> bool {
+        self.note_full();
+        self.work.notify_one();
+        if state.reserve == 0 {
+            return false;
+        }
+        let rest = state.reserve.saturating_sub(bytes);
+        let name = reserve_name();
+        let freed = match rest {
+            0 => self.disk.remove(&name),
+            _ => self.disk.open(&name).and_then(|file| file.set_len(rest)),
+        };
+        match freed {
+            Ok(()) => state.reserve = rest,
+            Err(error) => tracing::error!(%error, "cannot use the reserve"),
+        }
+        tracing::warn!(bytes, left = state.reserve, "disk full, using the reserve");
+        state.reserve == rest
+    }
+
+    /// Takes back a log file that is not needed any more, for reuse if it is worth it.
+    pub(super) fn recycle(&self, file: &WalFile) -> io::Result<()> {
+        let name = {
+            let mut state = self.state.lock();
+            let reuse = state.reserve >= self.reserve_bytes
+                && state.ready.len() < READY_MAX
+                && file.header.length == self.file_bytes;
+            reuse.then(|| state.next_name())
+        };
+        if let Some(name) = name {
+            self.disk.rename(&file.name(), &name)?;
+            // Its old name must be gone for good before its header changes.
+            self.disk.sync_folder(FOLDER)?;
+            self.disk.sync_folder(FREE_FOLDER)?;
+            let (file, length) = (Arc::clone(&file.file), file.header.length);
+            self.state.lock().ready.push(FreeFile { name, file, length });
+            self.ready.notify_one();
+        } else {
+            self.disk.remove(&file.name())?;
+            self.disk.sync_folder(FOLDER)?;
+        }
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Looks whether a full disk has space again.
+    pub(super) fn look_again(&self) {
+        if self.is_full() {
+            self.work.notify_one();
+        }
+    }
+
+    /// From now on nobody waits for space in vain.
+    pub(super) fn close_soon(&self) {
+        self.state.lock().closing = true;
+        self.work.notify_one();
+        self.ready.notify_one();
+    }
+
+    /// Ends `run`.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.work.notify_one();
+    }
+
+    /// The thread's life.
+    pub(super) fn run(&self) {
+        let mut state = self.state.lock();
+        while !state.closed {
+            if self.has_work(&state) {
+                let went_well = self.work(&mut state);
+                if !went_well && !state.closed {
+                    self.work.wait_for(&mut state, FULL_RETRY);
+                }
+            } else {
+                self.work.wait(&mut state);
+            }
+        }
+    }
+
+    fn has_work(&self, state: &State) -> bool {
+        let file = state.starving.is_some() || (state.wanted && state.ready.is_empty());
+        file || state.reserve < self.reserve_bytes || self.is_full()
+    }
+
+    /// Does one thing; `false` if it has to be tried again later.
+    fn work(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        if let Some(length) = state.starving {
+            return self.feed(state, length);
+        }
+        let done = if state.reserve < self.reserve_bytes {
+            self.make_reserve(state)
+        } else if state.ready.is_empty() {
+            self.make_ready(state, self.file_bytes)
+        } else {
+            Ok(())
+        };
+        match done {
+            Ok(()) if state.reserve >= self.reserve_bytes && !state.ready.is_empty() => {
+                self.note_space();
+                true
+            }
+            Ok(()) => true,
+            Err(error) if is_full(&error) => {
+                self.note_full();
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot prepare a log file, trying again");
+                false
+            }
+        }
+    }
+
+    /// Makes a file for a committer that waits for it, by any means.
+    fn feed(&self, state: &mut MutexGuard<'_, State>, length: u64) -> bool {
+        let mut result = self.make_ready(state, self.file_bytes.max(length));
+        if result.as_ref().is_err_and(is_full) {
+            self.note_full();
+            if self.release_locked(state, self.file_bytes.max(length)) {
+                result = self.make_ready(state, self.file_bytes.max(length));
+            }
+        }
+        if result.as_ref().is_err_and(is_full) {
+            result = self.make_ready(state, length.max(self.file_bytes / 16));
+        }
+        match result {
+            Ok(()) => {}
+            Err(error) if is_full(&error) && !state.closing => return false,
+            Err(error) => state.fault = Some(error),
+        }
+        state.starving = None;
+        self.ready.notify_one();
+        true
+    }
+
+    fn make_ready(&self, state: &mut MutexGuard<'_, State>, length: u64) -> io::Result<()> {
+        let name = state.next_name();
+        let made = MutexGuard::unlocked(state, || self.make_file(&name, length, true));
+        state.ready.push(made?);
+        state.wanted = false;
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    fn make_file(&self, name: &str, length: u64, zeros: bool) -> io::Result<FreeFile> {
+        let made = self.disk.create(name).and_then(|file| {
+            file.allocate(length)?;
+            if zeros {
+                fill_with_zeros(file.as_ref(), length)?;
+            }
+            file.sync()?;
+            Ok(file)
+        });
+        match made {
+            Ok(file) => Ok(FreeFile { name: name.to_owned(), file, length }),
+            Err(error) => {
+                // What is left of it is removed at the next start at the latest.
+                drop(self.disk.remove(name));
+                Err(error)
+            }
+        }
+    }
+
+    fn make_reserve(&self, state: &mut State) -> io::Result<()> {
+        if self.reserve_bytes == 0 {
+            return Ok(());
+        }
+        let name = reserve_name();
+        let there = state.reserve;
+        let file = if there > 0 { self.disk.open(&name)? } else { self.disk.create(&name)? };
+        let made = file.allocate(self.reserve_bytes);
+        match made {
+            Ok(()) => state.reserve = self.reserve_bytes,
+            // Part of it may have been reserved; what was there before is kept.
+            Err(_) if there > 0 => drop(file.set_len(there)),
+            Err(_) => drop(self.disk.remove(&name)),
+        }
+        made
+    }
+
+    fn note_full(&self) {
+        if !self.full.swap(true, Ordering::AcqRel) {
+            tracing::error!("disk full: messages are refused until there is space");
+            self.room.notify_waiters();
+        }
+    }
+
+    fn note_space(&self) {
+        if self.full.swap(false, Ordering::AcqRel) {
+            tracing::info!("disk has space again: messages are taken");
+            self.room.notify_waiters();
+        }
+    }
+}
+
+fn reserve_name() -> String {
+    format!("{FREE_FOLDER}/reserve")
+}
+
+fn fill_with_zeros(file: &dyn File, length: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS];
+    let mut at = 0;
+    while at < length {
+        let bytes = (length - at).min(ZEROS as u64);
+        file.write_at(zeros.get(..super::format::to_usize(bytes)).unwrap_or_default(), at)?;
+        at += bytes;
+        if at % SYNC_BYTES == 0 {
+            file.sync()?;
+        }
+    }
+    Ok(())
+}

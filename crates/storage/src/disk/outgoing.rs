@@ -1,0 +1,191 @@
+//! Records on their way from a log file to the segments of their topics.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use domain::{Offset, OffsetRange};
+
+use super::format::{AppendFrame, RecordHead};
+use super::keeper::Keeper;
+use super::seam::{Disk, File};
+use super::segments::{FOLDER, MARK_BYTES, Mark, Segment};
+use super::store::Shared;
+use super::topic::Topic;
+use super::wal::is_full;
+use crate::{Error, Result};
+
+/// Bytes gathered for one topic before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What of one topic has to leave a log file.
+pub(super) struct Outgoing {
+    pub topic: Arc<Topic>,
+    /// The offsets that are needed, ascending; those passed are dropped from the front.
+    needed: std::vec::IntoIter<OffsetRange>,
+    current: Option<OffsetRange>,
+    /// The segments written to, the last one still growing.
+    pub segments: Vec<Building>,
+    pub moved: u64,
+    pub dropped: u64,
+}
+
+/// A segment that is new or longer than before.
+pub(super) struct Building {
+    pub segment: Segment,
+    pub marks: Vec<Mark>,
+    file: Arc<dyn File>,
+    buffer: Vec<u8>,
+}
+
+impl Outgoing {
+    pub(super) fn new(topic: Arc<Topic>, needed: Vec<OffsetRange>) -> Self {
+        let mut needed = needed.into_iter();
+        let current = needed.next();
+        Self { topic, needed, current, segments: Vec::new(), moved: 0, dropped: 0 }
+    }
+
+    /// Takes what is needed of a frame; frames come in offset order.
+    pub(super) fn take(&mut self, shared: &Shared, frame: &AppendFrame<'_>) -> Result<()> {
+        let mut rest = frame.records;
+        while let Some(head) = RecordHead::decode(rest) {
+            let Some((record, behind)) = rest.split_at_checked(head.length) else { break };
+            if self.is_needed(head.offset) {
+                self.put(shared, &head, record)?;
+                self.moved += 1;
+            } else {
+                self.dropped += 1;
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered, and syncs every file.
+    pub(super) fn finish(&mut self, shared: &Shared) -> Result<()> {
+        for building in &mut self.segments {
+            building.flush(&shared.keeper)?;
+            building.file.sync().map_err(super::scan::unavailable)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered.
+    pub(super) fn flush(&mut self, shared: &Shared) -> Result<()> {
+        self.segments.iter_mut().try_for_each(|building| building.flush(&shared.keeper))
+    }
+
+    fn is_needed(&mut self, offset: Offset) -> bool {
+        while self.current.is_some_and(|range| range.to <= offset) {
+            self.current = self.needed.next();
+        }
+        self.current.is_some_and(|range| range.from <= offset)
+    }
+
+    fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {
+        let bytes_max = shared.options.topic_segment_bytes;
+        let full = self.segments.last().is_none_or(|last| last.segment.length >= bytes_max);
+        if full {
+            let next = match self.segments.last_mut() {
+                Some(last) => {
+                    last.flush(&shared.keeper)?;
+                    Building::create(shared, &self.topic, head.offset)?
+                }
+                None => Building::open(shared, &self.topic, head.offset)?,
+            };
+            self.segments.push(next);
+        }
+        match self.segments.last_mut() {
+            Some(last) => last.put(shared, head, record),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Building {
+    /// The topic's last segment if it has room, else a new one.
+    fn open(shared: &Shared, topic: &Topic, first: Offset) -> Result<Self> {
+        let last = topic.state().segments.last().cloned();
+        match last.filter(|last| last.length < shared.options.topic_segment_bytes) {
+            Some(last) => Ok(Self {
+                marks: last.marks(&shared.database)?.to_vec(),
+                file: shared.files.get(&last.file).map_err(super::scan::unavailable)?,
+                segment: last.as_ref().clone(),
+                buffer: Vec::new(),
+            }),
+            None => Self::create(shared, topic, first),
+        }
+    }
+
+    fn create(shared: &Shared, topic: &Topic, first: Offset) -> Result<Self> {
+        let name = Segment::file_name(topic.id, first);
+        // An earlier move that was not completed may have left a file of that name.
+        shared.files.forget(&name);
+        let file = with_reserve(&shared.keeper, 1 << 20, || shared.disk.create(&name))?;
+        let segment = Segment {
+            topic: topic.id,
+            first,
+            last: first,
+            file: name,
+            length: 0,
+            records: 0,
+            time_min: domain::Timestamp(u64::MAX),
+            time_max: domain::Timestamp(0),
+            marks: OnceLock::new(),
+        };
+        Ok(Self { segment, marks: Vec::new(), file, buffer: Vec::new() })
+    }
+
+    fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {
+        let segment = &mut self.segment;
+        if self.marks.last().is_none_or(|mark| segment.length - mark.at >= MARK_BYTES) {
+            let (offset, at, time) = (head.offset, segment.length, head.publish_time);
+            self.marks.push(Mark { offset, at, time });
+        }
+        segment.last = head.offset;
+        segment.records += 1;
+        segment.length += record.len() as u64;
+        segment.time_min = segment.time_min.min(head.publish_time);
+        segment.time_max = segment.time_max.max(head.publish_time);
+        self.buffer.extend_from_slice(record);
+        if self.buffer.len() >= WRITE_BYTES { self.flush(&shared.keeper) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, keeper: &Keeper) -> Result<()> {
+        let bytes = self.buffer.len() as u64;
+        if bytes > 0 {
+            let at = self.segment.length - bytes;
+            with_reserve(keeper, bytes + (1 << 20), || self.file.write_at(&self.buffer, at))?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    /// What SQLite shall name.
+    pub(super) fn into_segment(self) -> Arc<Segment> {
+        let marks = OnceLock::from(Arc::from(self.marks));
+        Arc::new(Segment { marks, ..self.segment })
+    }
+}
+
+/// Makes the names of new segment files durable.
+pub(super) fn sync_names(disk: &dyn Disk) -> Result<()> {
+    disk.sync_folder(FOLDER).map_err(super::scan::unavailable)
+}
+
+/// Does something that must go on though the disk is full: from the reserve, if need be.
+pub(super) fn with_reserve<T>(
+    keeper: &Keeper,
+    bytes: u64,
+    mut act: impl FnMut() -> io::Result<T>,
+) -> Result<T> {
+    loop {
+        match act() {
+            Err(error) if is_full(&error) => {
+                if !keeper.release(bytes) {
+                    return Err(Error::Full);
+                }
+            }
+            other => return other.map_err(super::scan::unavailable),
+        }
+    }
+}

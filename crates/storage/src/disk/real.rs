@@ -1,0 +1,190 @@
+//! The disk of this machine, and the lock that keeps a second process out of the folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+
+use super::seam::{Disk, File};
+use crate::{Error, Result};
+
+/// The file whose lock says that the folder is in use.
+const LOCK: &str = "lock";
+
+/// Files below one folder of the real file system.
+#[derive(Debug)]
+pub(super) struct RealDisk {
+    root: PathBuf,
+    /// Folders whose own names are known to be durable.
+    known: Mutex<BTreeSet<String>>,
+}
+
+impl RealDisk {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), known: Mutex::default() }
+    }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(self.root.join(name))?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.root.join(name);
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
+                options.open(&path)?
+            }
+            other => other?,
+        };
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let to = self.root.join(to);
+        match fs::rename(self.root.join(from), &to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(to.parent().unwrap_or(&self.root))?;
+                fs::rename(self.root.join(from), to)
+            }
+            other => other,
+        }
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.root.join(name))
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let listing = match fs::read_dir(self.root.join(folder)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut names = Vec::new();
+        for item in listing {
+            let item = item?;
+            if item.file_type()?.is_file() {
+                names.extend(item.file_name().into_string());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_folder(&self, folder: &str) -> io::Result<()> {
+        match fs::File::open(self.root.join(folder)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?.sync_all()?,
+        }
+        let mut known = self.known.lock();
+        if !known.contains(folder) {
+            fs::File::open(&self.root)?.sync_all()?;
+            known.insert(folder.to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
+            // Some file systems cannot reserve; zero-filling does it there, at the price of time.
+            Err(Errno::OPNOTSUPP) if self.len()? < length => self.set_len(length),
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// The lock on a data folder, held until dropped. The system lets go of it when a process dies.
+#[derive(Debug)]
+pub(super) struct FolderLock {
+    _file: fs::File,
+}
+
+impl FolderLock {
+    /// Makes the folder if need be and locks it; `InUse` if someone else has it.
+    pub(super) fn take(folder: &Path) -> Result<Self> {
+        let io = |error: io::Error| Error::Unavailable(Arc::new(error));
+        fs::create_dir_all(folder).map_err(io)?;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(folder.join(LOCK)).map_err(io)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(Errno::WOULDBLOCK) => Err(Error::InUse(folder.to_owned())),
+            Err(error) => Err(io(error.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_lock_on_a_folder_is_refused_until_the_first_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FolderLock::take(folder.path()).unwrap();
+        assert!(matches!(FolderLock::take(folder.path()), Err(Error::InUse(_))));
+        drop(first);
+        FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn files_are_made_renamed_listed_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(folder.path());
+        assert!(disk.list("wal").unwrap().is_empty());
+        let file = disk.create("free/1").unwrap();
+        file.allocate(8192).unwrap();
+        file.write_at(b"hello", 4096).unwrap();
+        disk.rename("free/1", "wal/2").unwrap();
+        disk.sync_folder("wal").unwrap();
+        let mut read = [0; 5];
+        disk.open("wal/2").unwrap().read_at(&mut read, 4096).unwrap();
+        assert_eq!(&read, b"hello");
+        assert_eq!(disk.list("wal").unwrap(), ["2"]);
+        let past_end = file.read_at(&mut read, 8190).unwrap_err();
+        assert_eq!(past_end.kind(), io::ErrorKind::UnexpectedEof);
+        disk.remove("wal/2").unwrap();
+        assert!(disk.list("wal").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,309 @@
+//! Opens a store: last checkpoint plus replay of the log (RULES A1, A3, A4).
+//!
+//! Everything is checked before anything is changed, so that a store that is refused stays as it
+//! was found. What is changed then can be done again: killed at any point, the next start does
+//! the same.
+
+use std::sync::Arc;
+
+use domain::{Timestamp, TopicId};
+
+use super::Recovery;
+use super::database::{Database, Stored};
+use super::format::{AppendFrame, BLOCK, BLOCK_BYTES, Frame, RecordHead, to_u32, to_usize};
+use super::index::Span;
+use super::keeper::Keeper;
+use super::pending::Pending;
+use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
+use super::seam::Disk;
+use super::segments;
+use super::topic::Topics;
+use super::wal::{FOLDER, WalFile, begin, file_name, is_full};
+use crate::{Error, Result};
+
+/// A store as it was found.
+pub(super) struct Recovered {
+    /// The live files; the last one is written on.
+    pub files: Vec<Arc<WalFile>>,
+    /// Where the next group goes.
+    pub at: u64,
+    /// The number of the last group.
+    pub number: u64,
+    pub topics: Topics,
+    pub pending: Pending,
+    pub checkpoint: u64,
+    pub report: Recovery,
+}
+
+/// Opens the log that `database` stands for, or begins one.
+pub(super) fn recover(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<Recovered> {
+    if database.format()?.is_none() {
+        return begin_store(disk, database, keeper);
+    }
+    let stored = database.stored()?;
+    let (stale, files) = live_files(disk, stored.lowest_file)?;
+    let mut replay = Replay::new(stored.checkpoint.0, &files);
+    for (at, file) in files.iter().enumerate() {
+        replay.file(file, files.get(at + 1).map(AsRef::as_ref))?;
+    }
+    replay.check(&stored, &files)?;
+    let orphans = adopt_segments(disk, &stored, &replay.topics)?;
+
+    settle_tail(disk, &replay, &files)?;
+    for sequence in stale {
+        disk.remove(&file_name(sequence)).map_err(unavailable)?;
+    }
+    for orphan in orphans {
+        disk.remove(&format!("{}/{orphan}", segments::FOLDER)).map_err(unavailable)?;
+    }
+    keeper.start().map_err(unavailable)?;
+    Ok(replay.into_recovered(files, stored.checkpoint.0))
+}
+
+/// The first start. The database is completed last, so a start that was cut short is repeated.
+fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<Recovered> {
+    const FIRST: u64 = 1;
+    for sequence in sequences(disk)? {
+        let file = open_file(disk, sequence)?;
+        let written = Scanner::new(&file).group(BLOCK_BYTES, |_| true)?.is_some();
+        if sequence != FIRST || written {
+            let what = "the definitions that belong to this log are missing";
+            return Err(corrupt(file.name(), 0, what));
+        }
+    }
+    keeper.start().map_err(unavailable)?;
+    let free = keeper.first_file();
+    let file = free
+        .and_then(|free| begin(disk, &free, FIRST, 1))
+        .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
+    database.complete(FIRST)?;
+    let files = vec![Arc::new(file)];
+    Ok(Replay::new(0, &files).into_recovered(files, 0))
+}
+
+/// The files below the lowest live one, which a trim had no time to remove, and the live ones.
+fn live_files(disk: &dyn Disk, lowest: u64) -> Result<(Vec<u64>, Vec<Arc<WalFile>>)> {
+    let (stale, live): (Vec<_>, Vec<_>) =
+        sequences(disk)?.into_iter().partition(|sequence| *sequence < lowest);
+    let highest = live.last().copied().unwrap_or(lowest);
+    let mut files = Vec::with_capacity(live.len());
+    for sequence in lowest..=highest {
+        if live.binary_search(&sequence).is_err() {
+            return Err(corrupt(file_name(sequence), 0, "a log file is missing"));
+        }
+        files.push(Arc::new(open_file(disk, sequence)?));
+    }
+    Ok((stale, files))
+}
+
+/// The log, read from the start of the lowest live file.
+struct Replay {
+    topics: Topics,
+    pending: Pending,
+    checkpoint: u64,
+    number: u64,
+    /// Where the last file's groups end.
+    at: u64,
+    /// Where the last group starts, if it is in the last file.
+    last_group_at: Option<u64>,
+    torn: bool,
+    report: Recovery,
+}
+
+impl Replay {
+    fn new(checkpoint: u64, files: &[Arc<WalFile>]) -> Self {
+        let first_group = files.first().map_or(1, |file| file.header.first_group);
+        Self {
+            topics: Topics::default(),
+            pending: Pending::default(),
+            checkpoint,
+            number: first_group.saturating_sub(1),
+            at: BLOCK_BYTES,
+            last_group_at: None,
+            torn: false,
+            report: Recovery::default(),
+        }
+    }
+
+    /// Replays one file up to its last group. `next` is the file after it.
+    fn file(&mut self, file: &WalFile, next: Option<&WalFile>) -> Result<()> {
+        if file.header.first_group != self.number + 1 {
+            let what = "the groups do not continue those of the file before";
+            return Err(corrupt(file.name(), 0, what));
+        }
+        let mut scanner = Scanner::new(file);
+        (self.at, self.last_group_at) = (BLOCK_BYTES, None);
+        loop {
+            let expected = self.number + 1;
+            let Some(group) = scanner.group(self.at, |number| number == expected)? else { break };
+            let (at, bytes) = (group.at, group.bytes.len() as u64);
+            self.group(file, expected, at, group.body)?;
+            self.number = expected;
+            self.last_group_at = Some(at);
+            self.at += bytes;
+            self.report.groups += 1;
+            self.report.bytes += bytes;
+        }
+        match next {
+            // The next file was begun when the last group of this one was durable.
+            Some(next) if next.header.first_group == self.number + 1 => Ok(()),
+            Some(_) => Err(corrupt(file.name(), self.at, "a group of the log is damaged")),
+            None => self.end(file, &mut scanner),
+        }
+    }
+
+    /// A bad group is the torn tail only if no later group is good (RULES A3).
+    fn end(&mut self, file: &WalFile, scanner: &mut Scanner<'_>) -> Result<()> {
+        if scanner.later_group(self.at, self.number)?.is_some() {
+            return Err(corrupt(file.name(), self.at, "a group of the log is damaged"));
+        }
+        if let Some(bytes) = scanner.torn_bytes(self.at, self.number + 1)? {
+            self.torn = true;
+            self.report.torn_bytes_cut = bytes;
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, file: &WalFile, number: u64, at: u64, body: &[u8]) -> Result<()> {
+        for (place, frame) in frames(body) {
+            let start = at + (super::format::GROUP_HEADER + place) as u64;
+            match frame {
+                Some((Frame::Append(frame), bytes)) => self.append(file, start, bytes, &frame)?,
+                Some((Frame::Change { subscription, change }, _)) => {
+                    if number > self.checkpoint {
+                        self.pending.note(subscription, number, change);
+                    }
+                }
+                None => return Err(corrupt(file.name(), start, "not a frame")),
+            }
+        }
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        file: &WalFile,
+        start: u64,
+        bytes: usize,
+        frame: &AppendFrame<'_>,
+    ) -> Result<()> {
+        let Some(head) = RecordHead::decode(frame.records) else {
+            return Err(corrupt(file.name(), start, "a frame without records"));
+        };
+        let topic = self.topics.get_or_make(frame.topic, frame.first);
+        let mut state = topic.state();
+        if state.end != frame.first {
+            let what = "the offsets of a topic do not follow each other";
+            return Err(corrupt(file.name(), start, what));
+        }
+        state.end = frame.end();
+        state.last_time = last_time(frame).unwrap_or(head.publish_time);
+        let start = to_u32(to_usize(start));
+        state.log.push(Span {
+            sequence: file.header.sequence,
+            start,
+            end: start + to_u32(bytes),
+            first: frame.first,
+            time: head.publish_time,
+        });
+        self.report.records += u64::from(frame.count);
+        Ok(())
+    }
+
+    /// The database may not name what the log does not hold, nor lack what it has lost (RULES A1).
+    fn check(&mut self, stored: &Stored, files: &[Arc<WalFile>]) -> Result<()> {
+        let (name, first_group) = match (files.last(), files.first()) {
+            (Some(last), Some(first)) => (last.name(), first.header.first_group),
+            _ => (file_name(stored.lowest_file), 1),
+        };
+        if stored.position.0.max(stored.checkpoint.0) > self.number {
+            return Err(corrupt(name, self.at, "the log ends before what was made of it"));
+        }
+        if stored.checkpoint.0 + 1 < first_group {
+            return Err(corrupt(name, 0, "groups after the last checkpoint are missing"));
+        }
+        for row in &stored.topics {
+            let topic = self.topics.get_or_make(row.id, row.next);
+            let mut state = topic.state();
+            if state.end < row.next {
+                return Err(corrupt(name, self.at, "the log ends before what was made of it"));
+            }
+            state.last_time = state.last_time.max(row.last_time);
+        }
+        Ok(())
+    }
+
+    fn into_recovered(self, files: Vec<Arc<WalFile>>, checkpoint: u64) -> Recovered {
+        Recovered {
+            files,
+            at: self.at,
+            number: self.number,
+            topics: self.topics,
+            pending: self.pending,
+            checkpoint,
+            report: self.report,
+        }
+    }
+}
+
+/// When the last record of a frame was published.
+fn last_time(frame: &AppendFrame<'_>) -> Option<Timestamp> {
+    let (mut rest, mut last) = (frame.records, None);
+    while let Some(head) = RecordHead::decode(rest) {
+        last = Some(head.publish_time);
+        rest = rest.get(head.length..)?;
+    }
+    last
+}
+
+/// Gives the segments to their topics; returns the files that no row names.
+fn adopt_segments(disk: &dyn Disk, stored: &Stored, topics: &Topics) -> Result<Vec<String>> {
+    let mut unnamed = disk.list(segments::FOLDER).map_err(unavailable)?;
+    for segment in &stored.segments {
+        let name = segment.file.rsplit('/').next().unwrap_or_default();
+        match unnamed.binary_search_by(|other| other.as_str().cmp(name)) {
+            Ok(at) => drop(unnamed.remove(at)),
+            Err(_) => return Err(corrupt(&segment.file, 0, "a segment is missing")),
+        }
+        let length = disk.open(&segment.file).and_then(|file| file.len()).map_err(unavailable)?;
+        if length < segment.length {
+            return Err(corrupt(&segment.file, length, "the segment is cut off"));
+        }
+        adopt(topics, segment)?;
+    }
+    Ok(unnamed)
+}
+
+fn adopt(topics: &Topics, segment: &segments::Segment) -> Result<()> {
+    let topic: TopicId = segment.topic;
+    let Some(topic) = topics.get(topic) else {
+        return Err(corrupt(&segment.file, 0, "a segment of an unknown topic"));
+    };
+    let mut state = topic.state();
+    let behind = state.log.first().unwrap_or(state.end);
+    if segment.last >= behind {
+        return Err(corrupt(&segment.file, 0, "the segment names records the log still holds"));
+    }
+    state.segments.push(Arc::new(segment.clone()));
+    Ok(())
+}
+
+/// Makes sure that what was read is on stable storage before anyone relies on it, and that what
+/// was torn is never taken for a group.
+///
+/// The last group may be in the system's memory only, and marked as written although its sync
+/// failed in an earlier process: writing the same bytes once more makes the sync below count.
+fn settle_tail(disk: &dyn Disk, replay: &Replay, files: &[Arc<WalFile>]) -> Result<()> {
+    let Some(last) = files.last() else { return Ok(()) };
+    if replay.torn {
+        last.file.write_at(&[0; BLOCK], replay.at).map_err(unavailable)?;
+    }
+    if let Some(at) = replay.last_group_at {
+        let mut scanner = Scanner::new(last);
+        if let Some(group) = scanner.group(at, |number| number == replay.number)? {
+            last.file.write_at(group.bytes, at).map_err(unavailable)?;
+        }
+    }
+    last.file.sync().map_err(unavailable)?;
+    disk.sync_folder(FOLDER).map_err(unavailable)
+}

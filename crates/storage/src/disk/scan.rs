@@ -1,0 +1,175 @@
+//! Walks through the groups of a log file in big sequential reads.
+#![warn(clippy::indexing_slicing)]
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::format::{
+    BLOCK, BLOCK_BYTES, FileHeader, Frame, GROUP_HEADER, GroupHeader, HeaderFault, frame_at,
+    to_usize,
+};
+use super::seam::Disk;
+use super::wal::{FOLDER, WalFile, file_name};
+use crate::{Error, Result};
+
+/// Bytes read at a time.
+const WINDOW_BYTES: u64 = 4 << 20;
+
+/// `what` does not hold at byte `offset` of `file`.
+pub(super) fn corrupt(file: impl Into<PathBuf>, offset: u64, what: &'static str) -> Error {
+    Error::Corrupt { file: file.into(), offset, what }
+}
+
+/// A failure of the disk where nothing was written.
+pub(super) fn unavailable(error: io::Error) -> Error {
+    Error::Unavailable(Arc::new(error))
+}
+
+/// The numbers of the log files on `disk`, ascending; a name that is no number is corruption.
+pub(super) fn sequences(disk: &dyn Disk) -> Result<Vec<u64>> {
+    let names = disk.list(FOLDER).map_err(unavailable)?;
+    let mut sequences = Vec::with_capacity(names.len());
+    for name in names {
+        let path = format!("{FOLDER}/{name}");
+        match name.parse() {
+            Ok(sequence) if file_name(sequence) == path => sequences.push(sequence),
+            _ => return Err(corrupt(path, 0, "not a log file")),
+        }
+    }
+    Ok(sequences)
+}
+
+/// Opens log file `sequence` and checks its header.
+pub(super) fn open_file(disk: &dyn Disk, sequence: u64) -> Result<WalFile> {
+    let name = file_name(sequence);
+    let file = disk.open(&name).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => corrupt(&name, 0, "a log file is missing"),
+        _ => unavailable(error),
+    })?;
+    let mut block = [0; BLOCK];
+    file.read_at(&mut block, 0).map_err(|error| at_end(&name, 0, error))?;
+    let header = FileHeader::decode(&block).map_err(|fault| match fault {
+        HeaderFault::Damaged => corrupt(&name, 0, "the header of the log file is damaged"),
+        HeaderFault::Format(found) => Error::Format { found, known: super::format::FORMAT },
+    })?;
+    if header.sequence != sequence {
+        return Err(corrupt(&name, 0, "the header belongs to another log file"));
+    }
+    let length = file.len().map_err(unavailable)?;
+    if length < header.length {
+        return Err(corrupt(&name, length, "the log file is cut off"));
+    }
+    Ok(WalFile::new(header, file))
+}
+
+/// A file that ends too early is corrupt; any other failure is the disk's.
+pub(super) fn at_end(name: &str, at: u64, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => corrupt(name, at, "the file is cut off"),
+        _ => unavailable(error),
+    }
+}
+
+/// A group that proved itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group<'window> {
+    pub number: u64,
+    /// Where in the file it starts.
+    pub at: u64,
+    /// The frames.
+    pub body: &'window [u8],
+    /// All of it, as on disk.
+    pub bytes: &'window [u8],
+}
+
+/// Reads groups of one file.
+pub(super) struct Scanner<'file> {
+    file: &'file WalFile,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl<'file> Scanner<'file> {
+    pub(super) fn new(file: &'file WalFile) -> Self {
+        Self { file, window: Vec::new(), window_at: 0 }
+    }
+
+    /// The group at `at`, if there is a whole one whose number `accepts`.
+    pub(super) fn group(
+        &mut self,
+        at: u64,
+        accepts: impl FnOnce(u64) -> bool,
+    ) -> Result<Option<Group<'_>>> {
+        let salt = self.file.header.salt;
+        if at + BLOCK_BYTES > self.file.header.length {
+            return Ok(None);
+        }
+        let header = GroupHeader::decode(self.bytes(at, BLOCK)?, salt);
+        let Some(header) = header.filter(|header| accepts(header.number)) else { return Ok(None) };
+        let length = header.group_bytes();
+        if at + length as u64 > self.file.header.length {
+            return Ok(None);
+        }
+        let bytes = self.bytes(at, length)?;
+        let end = GROUP_HEADER + to_usize(header.body_length);
+        let Some(body) = bytes.get(GROUP_HEADER..end) else { return Ok(None) };
+        let group = Group { number: header.number, at, body, bytes };
+        Ok(header.holds(bytes, salt).then_some(group))
+    }
+
+    /// The bytes of a torn group at `at`: its header is whole, the rest is not.
+    pub(super) fn torn_bytes(&mut self, at: u64, number: u64) -> Result<Option<u64>> {
+        if at + BLOCK_BYTES > self.file.header.length {
+            return Ok(None);
+        }
+        let salt = self.file.header.salt;
+        let header = GroupHeader::decode(self.bytes(at, BLOCK)?, salt);
+        let header = header.filter(|header| header.number == number);
+        Ok(header.map(|header| header.group_bytes() as u64))
+    }
+
+    /// Where a valid group with a number above `last` starts, on any boundary after `at`.
+    pub(super) fn later_group(&mut self, at: u64, last: u64) -> Result<Option<u64>> {
+        // Every group takes a block, so a number further up than that is none of this file.
+        let highest = last + self.file.header.length / BLOCK_BYTES + 1;
+        let mut place = at + BLOCK_BYTES;
+        while place + BLOCK_BYTES <= self.file.header.length {
+            if self.group(place, |number| number > last && number <= highest)?.is_some() {
+                return Ok(Some(place));
+            }
+            place += BLOCK_BYTES;
+        }
+        Ok(None)
+    }
+
+    fn bytes(&mut self, at: u64, length: usize) -> Result<&[u8]> {
+        let held =
+            at >= self.window_at && at + length as u64 <= self.window_at + self.window.len() as u64;
+        if !held {
+            let rest = self.file.header.length - at;
+            self.window.resize(to_usize(rest.min(WINDOW_BYTES.max(length as u64))), 0);
+            self.window_at = at;
+            let read = self.file.file.read_at(&mut self.window, at);
+            if let Err(error) = read {
+                self.window.clear();
+                return Err(at_end(&self.file.name(), at, error));
+            }
+        }
+        let start = to_usize(at - self.window_at);
+        let bytes = self.window.get(start..start + length);
+        bytes.ok_or_else(|| corrupt(self.file.name(), at, "the file is cut off"))
+    }
+}
+
+/// The frames of a group's body with their places in it; `None` for bytes that are no frame.
+pub(super) fn frames(body: &[u8]) -> impl Iterator<Item = (usize, Option<(Frame<'_>, usize)>)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = body.get(at..).filter(|rest| !rest.is_empty())?;
+        let start = at;
+        let frame = frame_at(rest);
+        at = frame.as_ref().map_or(body.len(), |(_, bytes)| start + bytes);
+        Some((start, frame))
+    })
+}

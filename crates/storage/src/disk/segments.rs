@@ -1,0 +1,282 @@
+//! Topic segments: files of the records that are still needed after their log file is reused.
+//!
+//! ```text
+//! file    | record | record | … | record |  garbage
+//! marks     ^ every 64 KiB                ^ valid length in SQLite
+//! ```
+//!
+//! A file's bytes are durable before SQLite names them, and what SQLite does not name is garbage
+//! that the next move writes over. Offsets ascend, with gaps where a record was not needed.
+#![warn(clippy::indexing_slicing)]
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Buf, BufMut, Bytes};
+use domain::{Offset, Timestamp, TopicId};
+use parking_lot::Mutex;
+
+use super::database::Database;
+use super::format::{RECORD_HEADER, RecordHead, record_holds, to_usize};
+use super::scan::{at_end, unavailable};
+use super::seam::{Disk, File};
+use super::tail::Filling;
+use crate::{Error, Result};
+
+/// The folder of segment files.
+pub(super) const FOLDER: &str = "topics";
+/// Bytes of records between two marks.
+pub(super) const MARK_BYTES: u64 = 64 << 10;
+/// Bytes read at a time, at most, unless a record is longer.
+const READ_BYTES_MAX: u64 = 1 << 20;
+/// Offsets reported as damaged by one read, at most; the next read goes on behind them.
+const DAMAGED_MAX: u64 = 65_536;
+/// Segment files kept open.
+const OPEN_FILES_MAX: usize = 64;
+
+/// A place in a segment where a record starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub offset: Offset,
+    pub at: u64,
+    pub time: Timestamp,
+}
+
+/// One segment file, as far as SQLite names it.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub topic: TopicId,
+    /// The lowest offset inside.
+    pub first: Offset,
+    /// The highest offset inside.
+    pub last: Offset,
+    pub file: String,
+    /// Valid bytes.
+    pub length: u64,
+    pub records: u64,
+    pub time_min: Timestamp,
+    pub time_max: Timestamp,
+    /// The sparse index, once it was needed.
+    pub marks: OnceLock<Arc<[Mark]>>,
+}
+
+impl Segment {
+    /// The name of a segment that starts with `first`.
+    pub(super) fn file_name(topic: TopicId, first: Offset) -> String {
+        format!("{FOLDER}/{:020}-{:020}", topic.0, first.0)
+    }
+
+    /// The sparse index, from memory or from SQLite.
+    pub(super) fn marks(&self, database: &Database) -> Result<Arc<[Mark]>> {
+        if let Some(marks) = self.marks.get() {
+            return Ok(Arc::clone(marks));
+        }
+        let marks: Arc<[Mark]> = database.marks(self.topic, self.first)?.into();
+        Ok(Arc::clone(self.marks.get_or_init(|| marks)))
+    }
+}
+
+pub(super) fn encode_marks(marks: &[Mark]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(marks.len() * 24);
+    for mark in marks {
+        out.put_u64_le(mark.offset.0);
+        out.put_u64_le(mark.at);
+        out.put_u64_le(mark.time.0);
+    }
+    out
+}
+
+pub(super) fn decode_marks(mut bytes: &[u8]) -> Vec<Mark> {
+    let mut marks = Vec::with_capacity(bytes.len() / 24);
+    while bytes.len() >= 24 {
+        marks.push(Mark {
+            offset: Offset(bytes.get_u64_le()),
+            at: bytes.get_u64_le(),
+            time: Timestamp(bytes.get_u64_le()),
+        });
+    }
+    marks
+}
+
+/// Open segment files, a few at a time: there may be more segments than a process may open files.
+pub(super) struct Files {
+    disk: Arc<dyn Disk>,
+    open: Mutex<Vec<(String, Arc<dyn File>)>>,
+}
+
+impl Files {
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, open: Mutex::default() }
+    }
+
+    pub(super) fn get(&self, name: &str) -> std::io::Result<Arc<dyn File>> {
+        let mut open = self.open.lock();
+        if let Some(at) = open.iter().position(|(other, _)| other == name) {
+            let found = open.remove(at);
+            let file = Arc::clone(&found.1);
+            open.push(found);
+            return Ok(file);
+        }
+        let file = self.disk.open(name)?;
+        if open.len() >= OPEN_FILES_MAX {
+            open.remove(0);
+        }
+        open.push((name.to_owned(), Arc::clone(&file)));
+        Ok(file)
+    }
+
+    pub(super) fn forget(&self, name: &str) {
+        self.open.lock().retain(|(other, _)| other != name);
+    }
+}
+
+/// Reads one segment.
+pub(super) struct Reader<'a> {
+    segment: &'a Segment,
+    file: Arc<dyn File>,
+    marks: Arc<[Mark]>,
+    seed: u32,
+    /// Bytes of the file from `at` on.
+    window: Bytes,
+    at: u64,
+    /// No record below this one is left.
+    next: Offset,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn open(
+        segment: &'a Segment,
+        seed: u32,
+        files: &Files,
+        database: &Database,
+    ) -> Result<Self> {
+        let file = files.get(&segment.file).map_err(unavailable)?;
+        let marks = segment.marks(database)?;
+        let next = segment.first;
+        Ok(Self { segment, file, marks, seed, window: Bytes::new(), at: 0, next })
+    }
+
+    /// Adds the segment's records to `filling`, from its next offset on. Returns whether the
+    /// segment's end was reached.
+    pub(super) fn read(&mut self, filling: &mut Filling) -> Result<bool> {
+        let start = self.marks.partition_point(|mark| mark.offset <= filling.next());
+        if let Some(mark) = self.marks.get(start.saturating_sub(1)) {
+            (self.at, self.next) = (mark.at, mark.offset);
+        }
+        while self.at < self.segment.length {
+            let wanted = (filling.bytes_left() as u64).clamp(MARK_BYTES, READ_BYTES_MAX);
+            match self.record(wanted)? {
+                Some(head) if head.offset < filling.next() => self.pass(&head),
+                Some(head) => {
+                    if !filling.take(&self.window, 0, &head) {
+                        return Ok(false);
+                    }
+                    self.pass(&head);
+                }
+                None => {
+                    if !self.skip_damage(filling)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        filling.cover(self.segment.last.next());
+        Ok(true)
+    }
+
+    fn pass(&mut self, head: &RecordHead) {
+        self.window.advance(head.length);
+        self.at += head.length as u64;
+        self.next = head.offset.next();
+    }
+
+    /// The record at `at`, whole in the window; `None` if it does not hold its checksum.
+    fn record(&mut self, wanted: u64) -> Result<Option<RecordHead>> {
+        self.fill(RECORD_HEADER + 8, wanted)?;
+        let Some(head) = RecordHead::decode(&self.window) else { return Ok(None) };
+        if head.length as u64 > self.segment.length - self.at {
+            return Ok(None);
+        }
+        self.fill(head.length, wanted)?;
+        let holds = self.window.get(..head.length).is_some_and(|record| {
+            record_holds(record, self.seed)
+                && head.offset >= self.next
+                && head.offset <= self.segment.last
+        });
+        Ok(holds.then_some(head))
+    }
+
+    /// Makes the window hold `needed` bytes, or all up to the segment's end.
+    fn fill(&mut self, needed: usize, wanted: u64) -> Result<()> {
+        let rest = self.segment.length - self.at;
+        if self.window.len() as u64 >= rest.min(needed as u64) {
+            return Ok(());
+        }
+        let mut bytes = vec![0; to_usize(rest.min(wanted.max(needed as u64)))];
+        let read = self.file.read_at(&mut bytes, self.at);
+        read.map_err(|error| at_end(&self.segment.file, self.at, error))?;
+        self.window = bytes.into();
+        Ok(())
+    }
+
+    /// Reports what is damaged at `at` and goes on behind it; `false` once that is enough for one
+    /// batch.
+    ///
+    /// Which offsets stood in the damaged bytes is not known for sure, so all between the good
+    /// records around them are reported: a gap among them is needed by nobody anyway.
+    fn skip_damage(&mut self, filling: &mut Filling) -> Result<bool> {
+        tracing::error!(file = self.segment.file, at = self.at, "damaged record in a segment");
+        let (at, offset) = self.next_good()?;
+        let first = filling.next().max(self.next);
+        let last = offset.0.min(first.0.saturating_add(DAMAGED_MAX));
+        for damaged in first.0..last {
+            filling.damaged(Offset(damaged));
+        }
+        (self.at, self.next) = (at, offset);
+        self.window = Bytes::new();
+        Ok(last >= offset.0)
+    }
+
+    /// The place and offset of the next good record after a damaged one; the segment's end if
+    /// there is none.
+    fn next_good(&mut self) -> Result<(u64, Offset)> {
+        let next_mark = self.marks.iter().find(|mark| mark.at > self.at);
+        let (end, end_offset) = next_mark
+            .map_or((self.segment.length, self.segment.last.next()), |mark| (mark.at, mark.offset));
+        self.fill(to_usize(end - self.at), 0)?;
+        let window = self.window.get(..to_usize(end - self.at)).unwrap_or_default();
+        for place in 1..window.len().saturating_sub(RECORD_HEADER) {
+            let bytes = window.get(place..).unwrap_or_default();
+            let Some(head) = RecordHead::decode(bytes) else { continue };
+            let plausible = head.offset >= self.next && head.offset < end_offset;
+            let record = bytes.get(..head.length).filter(|_| plausible);
+            if record.is_some_and(|record| record_holds(record, self.seed)) {
+                return Ok((self.at + place as u64, head.offset));
+            }
+        }
+        Ok((end, end_offset))
+    }
+}
+
+/// Checks every record of a segment; calls `fault` with the place of each bad one.
+pub(super) fn verify(
+    segment: &Segment,
+    file: Arc<dyn File>,
+    seed: u32,
+    marks: Vec<Mark>,
+    mut fault: impl FnMut(u64),
+) -> Result<u64, Error> {
+    let (marks, window) = (marks.into(), Bytes::new());
+    let mut reader = Reader { segment, file, marks, seed, window, at: 0, next: segment.first };
+    let mut records = 0;
+    while reader.at < segment.length {
+        if let Some(head) = reader.record(READ_BYTES_MAX)? {
+            reader.pass(&head);
+            records += 1;
+        } else {
+            fault(reader.at);
+            (reader.at, reader.next) = reader.next_good()?;
+            reader.window = Bytes::new();
+        }
+    }
+    Ok(records)
+}

@@ -1,0 +1,309 @@
+//! The open store: what all its threads share, and its end.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use domain::{Epoch, Offset, TopicId};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::Options;
+use super::committer::Committer;
+use super::database::{Database, Meta, is_disk_full, put_meta};
+use super::keeper::Keeper;
+use super::pending::Pending;
+use super::queue::Queue;
+use super::real::FolderLock;
+use super::recovery::Recovered;
+use super::scan::unavailable;
+use super::seam::Disk;
+use super::segments::Files;
+use super::topic::{Topic, Topics};
+use super::wal::{Wal, Writer};
+use crate::{Claim, Commit, Error, Future, Listener, Position, Receipt, Result};
+
+/// Bytes of the reserve that are freed when SQLite finds the disk full.
+const DATABASE_BYTES: u64 = 4 << 20;
+
+/// What the threads of an open store share.
+pub(super) struct Shared {
+    pub options: Options,
+    pub disk: Arc<dyn Disk>,
+    pub database: Database,
+    pub keeper: Arc<Keeper>,
+    pub wal: Arc<Wal>,
+    pub files: Files,
+    pub topics: Topics,
+    pub queue: Queue,
+    pub pending: Mutex<Pending>,
+    /// The number of the last durable group.
+    pub position: AtomicU64,
+    /// The group up to which progress is checkpointed.
+    pub checkpoint: AtomicU64,
+    pub listener: OnceLock<Arc<dyn Listener>>,
+    /// Held while a trim runs.
+    pub trimming: Mutex<()>,
+    /// Whether the listener was asked for a trim that has not begun yet.
+    pub pressed: AtomicBool,
+    /// Counts the changes of entries.
+    pub changes: watch::Sender<u64>,
+    /// The first epoch of this opening.
+    epoch: Epoch,
+    /// Held while a topic is claimed or forgotten.
+    claims: Mutex<()>,
+    /// Why nothing is written any more.
+    stopped: OnceLock<Error>,
+    room: Arc<Notify>,
+    lock: Mutex<Option<FolderLock>>,
+}
+
+/// What a store is made of besides what was recovered.
+pub(super) struct Parts {
+    pub options: Options,
+    pub disk: Arc<dyn Disk>,
+    pub database: Database,
+    pub keeper: Arc<Keeper>,
+    pub room: Arc<Notify>,
+    pub lock: Option<FolderLock>,
+    /// How often the store was opened, this time included.
+    pub opens: u64,
+    /// The count of changes of entries.
+    pub serial: u64,
+}
+
+/// The engine's face: closes the store when the last holder lets go of it.
+pub(super) struct Store {
+    pub shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Store {
+    /// Starts the threads of a recovered store.
+    pub(super) fn start(parts: Parts, recovered: Recovered) -> Result<Self> {
+        // Claims within one opening count from here.
+        const CLAIMS_MAX: u64 = 1 << 20;
+        let options = parts.options;
+        let active = recovered.files.last().cloned().ok_or(Error::NotFound)?;
+        let wal = Arc::new(Wal::new(recovered.files, recovered.at));
+        let shared = Arc::new(Shared {
+            queue: Queue::new(
+                options.tail_memory_bytes,
+                options.group_bytes_max,
+                options.ride_delay,
+            ),
+            files: Files::new(Arc::clone(&parts.disk)),
+            disk: Arc::clone(&parts.disk),
+            database: parts.database,
+            keeper: Arc::clone(&parts.keeper),
+            wal: Arc::clone(&wal),
+            topics: recovered.topics,
+            pending: Mutex::new(recovered.pending),
+            position: AtomicU64::new(recovered.number),
+            checkpoint: AtomicU64::new(recovered.checkpoint),
+            listener: OnceLock::new(),
+            trimming: Mutex::new(()),
+            pressed: AtomicBool::new(false),
+            changes: watch::Sender::new(parts.serial),
+            epoch: Epoch(parts.opens * CLAIMS_MAX),
+            claims: Mutex::new(()),
+            stopped: OnceLock::new(),
+            room: parts.room,
+            lock: Mutex::new(parts.lock),
+            options,
+        });
+        let writer = Writer {
+            disk: parts.disk,
+            wal,
+            keeper: parts.keeper,
+            active,
+            at: recovered.at,
+            number: recovered.number,
+            syncs: options.durability == super::Durability::Fsync,
+            asked: false,
+        };
+        let store = Self { shared, threads: Mutex::default() };
+        let keeper = Arc::clone(&store.shared.keeper);
+        let committer = Committer::new(Arc::clone(&store.shared), writer);
+        store.spawn("log-keeper", move || keeper.run())?;
+        store.spawn("log-committer", move || committer.run())?;
+        Ok(store)
+    }
+
+    fn spawn(&self, name: &str, life: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(life);
+        self.threads.lock().push(thread.map_err(unavailable)?);
+        Ok(())
+    }
+
+    /// Writes what is queued, ends the threads and lets go of the folder.
+    pub(super) fn close(&self) {
+        let shared = &self.shared;
+        let closed = unavailable(io::Error::other("the store was closed"));
+        shared.queue.stop(closed.clone());
+        shared.keeper.close_soon();
+        let mut threads = self.threads.lock();
+        // The committer first: it may still need the keeper.
+        while let Some(thread) = threads.pop() {
+            if threads.is_empty() {
+                shared.keeper.close();
+            }
+            if thread.join().is_err() {
+                tracing::error!("a thread of the log panicked");
+            }
+        }
+        drop(threads);
+        // A panicked committer leaves commits behind; nobody shall wait for them in vain.
+        shared.queue.refuse(&closed);
+        drop(shared.stopped.set(closed));
+        shared.room.notify_waiters();
+        let _trim_has_ended = shared.trimming.lock();
+        shared.database.close();
+        shared.lock.lock().take();
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// Queues a commit.
+    pub(super) fn commit(&self, commit: Commit) -> Receipt {
+        let durable = Position(self.position.load(Ordering::Acquire));
+        self.queue.commit(commit, self.keeper.is_full(), durable)
+    }
+
+    /// `Err` once nothing is written any more.
+    pub(super) fn check_open(&self) -> Result<()> {
+        self.stopped.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Whether appends may be queued now.
+    pub(super) fn has_room(&self) -> Result<bool> {
+        self.check_open()?;
+        if self.keeper.is_full() {
+            return Err(Error::Full);
+        }
+        Ok(self.queue.bytes() < self.options.queue_bytes_max && self.has_log_room())
+    }
+
+    /// Whether the log is below its bound.
+    pub(super) fn has_log_room(&self) -> bool {
+        self.wal.bytes() < self.options.wal_max_bytes
+    }
+
+    /// Resolves when appends may be queued.
+    pub(super) fn room(self: &Arc<Self>) -> Future<Result<()>> {
+        let shared = Arc::clone(self);
+        Box::pin(async move {
+            let room = Arc::clone(&shared.room);
+            loop {
+                let mut notified = std::pin::pin!(room.notified());
+                notified.as_mut().enable();
+                if shared.has_room()? {
+                    return Ok(());
+                }
+                if !shared.has_log_room() && !shared.pressed.load(Ordering::Relaxed) {
+                    shared.press();
+                }
+                notified.await;
+            }
+        })
+    }
+
+    pub(super) fn notify_room(&self) {
+        self.room.notify_waiters();
+    }
+
+    /// Asks the owner for a checkpoint and a trim.
+    pub(super) fn press(&self) {
+        self.pressed.store(true, Ordering::Relaxed);
+        if let Some(listener) = self.listener.get() {
+            listener.pressed();
+        }
+    }
+
+    /// The log has failed: nothing more is written by this process.
+    pub(super) fn fail(&self, error: &Error) {
+        if self.stopped.set(error.clone()).is_err() {
+            return;
+        }
+        tracing::error!(%error, "the log has failed, nothing more is written");
+        self.queue.refuse(error);
+        self.room.notify_waiters();
+        if let Some(listener) = self.listener.get() {
+            listener.failed(error);
+        }
+    }
+
+    /// Changes the database in one transaction, from the reserve if the disk is full.
+    pub(super) fn write<T>(
+        &self,
+        change: impl Fn(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        loop {
+            self.check_open()?;
+            let position = self.position.load(Ordering::Acquire);
+            let written = self.database.write(|transaction| {
+                put_meta(transaction, Meta::Position, position)?;
+                change(transaction)
+            });
+            match written {
+                Err(error) if is_disk_full(&error) => {
+                    if !self.keeper.release(DATABASE_BYTES) {
+                        return Err(Error::Full);
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes over `topic` under a new epoch.
+    pub(super) fn claim(&self, topic: TopicId, first: Offset) -> Result<Claim> {
+        self.check_open()?;
+        let _one_at_a_time = self.claims.lock();
+        let topic = self.topics.get_or_make(topic, first);
+        Ok(self.queue.claim(topic, self.epoch))
+    }
+
+    /// Forgets those of `topics` that are still unclaimed, after `record` made it durable.
+    pub(super) fn forget_topics(
+        &self,
+        topics: &[Arc<Topic>],
+        record: impl FnOnce(&[TopicId]) -> Result<()>,
+    ) -> Result<()> {
+        let _one_at_a_time = self.claims.lock();
+        let unclaimed = topics.iter().filter(|topic| !topic.state().claimed);
+        let gone: Vec<_> = unclaimed.map(|topic| topic.id).collect();
+        if !gone.is_empty() {
+            record(&gone)?;
+        }
+        for id in gone {
+            self.topics.remove(id);
+        }
+        Ok(())
+    }
+}
+
+/// Runs `work`, which may block on the disk, where it holds up nobody: on a thread for that, or
+/// right here if there is no runtime.
+pub(super) fn blocking<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,
+) -> Future<Result<T>> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime
+                .spawn_blocking(move || work(&shared))
+                .await
+                .unwrap_or_else(|error| Err(unavailable(io::Error::other(error)))),
+            Err(_) => work(&shared),
+        }
+    })
+}

@@ -1,0 +1,263 @@
+//! The newest records, in the very buffers they were written from.
+//!
+//! One ring for all topics, bounded in bytes: the oldest group leaves first. A topic keeps a list
+//! of chunks, each the records of one frame; what is handed out are slices of the group's buffer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use domain::{Offset, OffsetRange, Record};
+
+use super::format::RecordHead;
+use super::topic::Topic;
+use crate::{Batch, ReadLimit};
+
+/// The records of one frame.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub first: Offset,
+    pub records: Bytes,
+}
+
+/// A topic's part of the ring, oldest first. Offsets are dense up to the topic's visible end.
+#[derive(Debug, Default)]
+pub(super) struct Chunks(VecDeque<Chunk>);
+
+impl Chunks {
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        self.0.push_back(chunk);
+    }
+
+    /// Lets go of the oldest chunk.
+    pub(super) fn pop(&mut self) {
+        self.0.pop_front();
+        if self.0.is_empty() {
+            self.0.shrink_to(0);
+        }
+    }
+
+    /// The lowest offset in memory; `None` if there is none.
+    pub(super) fn first(&self) -> Option<Offset> {
+        self.0.front().map(|chunk| chunk.first)
+    }
+
+    /// Records from `from`, which is not below `first`, up to `limit`.
+    pub(super) fn read(&self, from: Offset, limit: ReadLimit) -> Batch {
+        let mut filling = Filling::new(from, limit);
+        let start = self.0.partition_point(|chunk| chunk.first <= from).saturating_sub(1);
+        for chunk in self.0.range(start..) {
+            if !filling.take_records(&chunk.records) {
+                break;
+            }
+        }
+        filling.batch
+    }
+}
+
+/// A batch being filled, up to a limit.
+#[derive(Debug)]
+pub(super) struct Filling {
+    pub batch: Batch,
+    limit: ReadLimit,
+    bytes: usize,
+}
+
+impl Filling {
+    pub(super) fn new(from: Offset, limit: ReadLimit) -> Self {
+        let covered = OffsetRange { from, to: from };
+        let batch = Batch { covered, records: Vec::new(), damaged: Vec::new() };
+        Self { batch, limit, bytes: 0 }
+    }
+
+    /// The first offset not looked at yet.
+    pub(super) fn next(&self) -> Offset {
+        self.batch.covered.to
+    }
+
+    /// Whether there is no room for one more record of `bytes`.
+    pub(super) fn is_full(&self, bytes: usize) -> bool {
+        let records = self.batch.records.len();
+        records > 0
+            && (records >= self.limit.records
+                || self.bytes.saturating_add(bytes) > self.limit.bytes)
+    }
+
+    /// Bytes that still fit.
+    pub(super) fn bytes_left(&self) -> usize {
+        self.limit.bytes.saturating_sub(self.bytes)
+    }
+
+    /// Adds the record at `at` of `bytes`, whose head is `head`; `false` if there is no room.
+    pub(super) fn take(&mut self, bytes: &Bytes, at: usize, head: &RecordHead) -> bool {
+        let body_bytes = head.length - head.body_at;
+        if self.is_full(body_bytes) {
+            return false;
+        }
+        self.bytes += body_bytes;
+        self.batch.records.push(Record {
+            offset: head.offset,
+            publish_time: head.publish_time,
+            addressee: head.addressee,
+            body: bytes.slice(at + head.body_at..at + head.length),
+        });
+        self.batch.covered.to = head.offset.next();
+        true
+    }
+
+    /// What was filled in so far, to come back to.
+    pub(super) fn mark(&self) -> FillMark {
+        let batch = &self.batch;
+        FillMark {
+            records: batch.records.len(),
+            damaged: batch.damaged.len(),
+            next: batch.covered.to,
+            bytes: self.bytes,
+        }
+    }
+
+    /// Takes back everything since `mark`.
+    pub(super) fn rewind(&mut self, mark: FillMark) {
+        self.batch.records.truncate(mark.records);
+        self.batch.damaged.truncate(mark.damaged);
+        self.batch.covered.to = mark.next;
+        self.bytes = mark.bytes;
+    }
+
+    /// Notes that everything below `to` was looked at.
+    pub(super) fn cover(&mut self, to: Offset) {
+        self.batch.covered.to = self.batch.covered.to.max(to);
+    }
+
+    /// Notes a record whose checksum does not hold.
+    pub(super) fn damaged(&mut self, offset: Offset) {
+        self.batch.damaged.push(offset);
+        self.cover(offset.next());
+    }
+
+    /// Adds the records of a frame that is known to be whole; `false` once there is no room.
+    fn take_records(&mut self, records: &Bytes) -> bool {
+        let mut at = 0;
+        while let Some(head) = records.get(at..).and_then(RecordHead::decode) {
+            if head.offset >= self.next() && !self.take(records, at, &head) {
+                return false;
+            }
+            at += head.length;
+        }
+        true
+    }
+}
+
+/// How far a batch was filled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FillMark {
+    records: usize,
+    damaged: usize,
+    next: Offset,
+    bytes: usize,
+}
+
+impl FillMark {
+    /// The first offset that was not looked at.
+    pub(super) fn next(self) -> Offset {
+        self.next
+    }
+}
+
+/// Which groups are in memory. Only the committer touches it.
+#[derive(Debug)]
+pub(super) struct Ring {
+    groups: VecDeque<Held>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: usize,
+    /// The topic of each chunk, in the order in which they were pushed.
+    topics: Vec<Arc<Topic>>,
+}
+
+impl Ring {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { groups: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Notes a group of `bytes` with one chunk in each of `topics`, and lets the oldest go while
+    /// there is more than the bound.
+    pub(super) fn push(&mut self, bytes: usize, topics: Vec<Arc<Topic>>) {
+        self.bytes += bytes;
+        self.groups.push_back(Held { bytes, topics });
+        while self.bytes > self.bytes_max {
+            let Some(oldest) = self.groups.pop_front() else { break };
+            self.bytes -= oldest.bytes;
+            for topic in oldest.topics {
+                topic.state().chunks.pop();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use domain::{Message, Timestamp, TopicId};
+
+    use super::super::format::put_record;
+    use super::*;
+    use crate::NewRecord;
+
+    fn chunk(first: u64, count: u64) -> Chunk {
+        let mut out = BytesMut::new();
+        for offset in first..first + count {
+            let message = Message { data: vec![7; 100].into(), ..Message::default() };
+            let record = NewRecord { message, publish_time: Timestamp(offset), addressee: None };
+            put_record(&mut out, 0, Offset(offset), &record);
+        }
+        Chunk { first: Offset(first), records: out.freeze() }
+    }
+
+    fn offsets(batch: &Batch) -> Vec<u64> {
+        batch.records.iter().map(|record| record.offset.0).collect()
+    }
+
+    const ALL: ReadLimit = ReadLimit { records: 100, bytes: 1 << 20 };
+
+    #[test]
+    fn a_read_starts_inside_a_chunk_and_goes_on_through_the_next() {
+        let mut chunks = Chunks::default();
+        chunks.push(chunk(10, 3));
+        chunks.push(chunk(13, 4));
+        assert_eq!(chunks.first(), Some(Offset(10)));
+        let batch = chunks.read(Offset(12), ALL);
+        assert_eq!(offsets(&batch), [12, 13, 14, 15, 16]);
+        assert_eq!(batch.covered, OffsetRange { from: Offset(12), to: Offset(17) });
+        chunks.pop();
+        assert_eq!(chunks.first(), Some(Offset(13)));
+    }
+
+    #[test]
+    fn limits_hold_but_one_record_always_comes() {
+        let mut chunks = Chunks::default();
+        chunks.push(chunk(0, 10));
+        let batch = chunks.read(Offset(2), ReadLimit { records: 3, bytes: 1 << 20 });
+        assert_eq!(offsets(&batch), [2, 3, 4]);
+        assert_eq!(batch.covered.to, Offset(5));
+        let batch = chunks.read(Offset(2), ReadLimit { records: 9, bytes: 300 });
+        assert_eq!(offsets(&batch), [2, 3]);
+        let batch = chunks.read(Offset(2), ReadLimit { records: 9, bytes: 0 });
+        assert_eq!(offsets(&batch), [2]);
+    }
+
+    #[test]
+    fn the_ring_lets_the_oldest_group_go() {
+        let topic = Arc::new(Topic::new(TopicId(1), Offset(0)));
+        let mut ring = Ring::new(1_000);
+        for group in 0..3 {
+            topic.state().chunks.push(chunk(group * 2, 2));
+            ring.push(400, vec![Arc::clone(&topic)]);
+        }
+        assert_eq!(topic.state().chunks.first(), Some(Offset(2)));
+    }
+}

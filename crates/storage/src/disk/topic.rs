@@ -1,0 +1,97 @@
+//! What the engine knows of one topic: its visible end and where its records are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::{Offset, Timestamp, TopicId};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use super::format::record_seed;
+use super::index::WalIndex;
+use super::segments::Segment;
+use super::tail::Chunks;
+
+/// One topic of the log.
+///
+/// ```text
+/// low ≤ segments (with gaps) < log index (dense) ≤ end
+///                                   memory (dense) ≤ end
+/// ```
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub id: TopicId,
+    /// Seeds the checksums of its records.
+    pub seed: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    /// The visible end.
+    pub end: Offset,
+    /// When the last visible record was published.
+    pub last_time: Timestamp,
+    /// The newest records, in memory.
+    pub chunks: Chunks,
+    /// The records in the write-ahead log.
+    pub log: WalIndex,
+    /// The older records, in segment files, ascending.
+    pub segments: Vec<Arc<Segment>>,
+    /// Whether it was claimed since the store was opened.
+    pub claimed: bool,
+}
+
+impl Topic {
+    pub(super) fn new(id: TopicId, end: Offset) -> Self {
+        let state = State {
+            end,
+            last_time: Timestamp(0),
+            chunks: Chunks::default(),
+            log: WalIndex::default(),
+            segments: Vec::new(),
+            claimed: false,
+        };
+        Self { id, seed: record_seed(id), state: Mutex::new(state) }
+    }
+
+    /// Its state, locked for a moment.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    /// The lowest offset that is kept, or the end.
+    pub(super) fn low(&self) -> Offset {
+        let segment = self.segments.first().map(|segment| segment.first);
+        segment.or_else(|| self.log.first()).unwrap_or(self.end)
+    }
+}
+
+/// Every topic the log knows.
+#[derive(Debug, Default)]
+pub(super) struct Topics(RwLock<BTreeMap<TopicId, Arc<Topic>>>);
+
+impl Topics {
+    pub(super) fn get(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.0.read().get(&id).cloned()
+    }
+
+    /// The topic, made with that end if it is not known.
+    pub(super) fn get_or_make(&self, id: TopicId, end: Offset) -> Arc<Topic> {
+        if let Some(topic) = self.get(id) {
+            return topic;
+        }
+        let mut topics = self.0.write();
+        Arc::clone(topics.entry(id).or_insert_with(|| Arc::new(Topic::new(id, end))))
+    }
+
+    /// All of them, by id.
+    pub(super) fn all(&self) -> Vec<Arc<Topic>> {
+        self.0.read().values().cloned().collect()
+    }
+
+    pub(super) fn remove(&self, id: TopicId) {
+        self.0.write().remove(&id);
+    }
+}

@@ -1,0 +1,268 @@
+//! Checks every checksum and every reference of a store, and says where a fault is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use domain::TopicId;
+
+use super::database::{Database, Stored};
+use super::format::{
+    AppendFrame, BLOCK_BYTES, Frame, GROUP_HEADER, RecordHead, record_holds, record_seed,
+};
+use super::real::{FolderLock, RealDisk};
+use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
+use super::seam::Disk;
+use super::segments::{self, Segment};
+use super::wal::{WalFile, file_name};
+use crate::{Error, Result};
+
+/// Something in a store that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// What does not hold there.
+    pub what: String,
+}
+
+/// What `verify` found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Log files read.
+    pub files: u64,
+    /// Whole groups in them.
+    pub groups: u64,
+    /// Whole records in the log and in segments.
+    pub records: u64,
+    /// Segments read.
+    pub segments: u64,
+    /// Bytes read that count.
+    pub bytes: u64,
+    /// Bytes of a group that was being written when the process or the power went away: no fault.
+    pub torn_bytes: u64,
+    /// Everything that does not hold; empty = all is well.
+    pub faults: Vec<Fault>,
+}
+
+/// Checks the store in `folder` without changing it. `InUse` while it is open.
+pub fn verify(folder: &Path) -> Result<Report> {
+    if !folder.join(super::DATABASE).exists() {
+        return Err(Error::NotFound);
+    }
+    let _lock = FolderLock::take(folder)?;
+    let mut report = verify_on(Arc::new(RealDisk::new(folder)), &folder.join(super::DATABASE))?;
+    for fault in &mut report.faults {
+        fault.file = super::path_within(folder, &fault.file);
+    }
+    Ok(report)
+}
+
+/// Checks a store whose log and segments are on `disk`, without changing it.
+pub fn verify_on(disk: Arc<dyn Disk>, database: &Path) -> Result<Report> {
+    let mut check = Check { disk, report: Report::default(), last: 0, ends: Vec::new() };
+    let stored = check.database(database);
+    let lowest = stored.as_ref().map_or(0, |(_, stored)| stored.lowest_file);
+    check.log(lowest)?;
+    if let Some((database, stored)) = stored {
+        check.references(&stored);
+        for segment in &stored.segments {
+            check.segment(&database, segment);
+        }
+    }
+    Ok(check.report)
+}
+
+struct Check {
+    disk: Arc<dyn Disk>,
+    report: Report,
+    /// The number of the last whole group.
+    last: u64,
+    /// The end of each topic in the log.
+    ends: Vec<(TopicId, domain::Offset)>,
+}
+
+impl Check {
+    fn fault(&mut self, file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) {
+        self.report.faults.push(Fault { file: file.into(), offset, what: what.into() });
+    }
+
+    /// Notes an error that says where it is; any other is about the file as a whole.
+    fn note(&mut self, file: impl Into<PathBuf>, error: Error) {
+        match error {
+            Error::Corrupt { file, offset, what } => self.fault(file, offset, what),
+            other => self.fault(file, 0, other.to_string()),
+        }
+    }
+
+    fn database(&mut self, path: &Path) -> Option<(Database, Stored)> {
+        let read = Database::open_to_read(path).and_then(|database| {
+            let lines = database.quick_check()?;
+            let stored = database.stored()?;
+            Ok((database, stored, lines))
+        });
+        match read {
+            Ok((database, stored, lines)) => {
+                for line in lines {
+                    self.fault(path, 0, line);
+                }
+                Some((database, stored))
+            }
+            Err(error) => {
+                self.note(path, error);
+                None
+            }
+        }
+    }
+
+    fn log(&mut self, lowest: u64) -> Result<()> {
+        let disk = Arc::clone(&self.disk);
+        let sequences = match sequences(disk.as_ref()) {
+            Err(error @ Error::Corrupt { .. }) => {
+                self.note(super::wal::FOLDER, error);
+                return Ok(());
+            }
+            other => other?,
+        };
+        let live: Vec<_> = sequences.into_iter().filter(|found| *found >= lowest).collect();
+        let highest = live.last().copied().unwrap_or(lowest);
+        let first = live.first().copied().unwrap_or(lowest);
+        let mut files = Vec::new();
+        for sequence in if lowest == 0 { first } else { lowest }..=highest {
+            match open_file(disk.as_ref(), sequence) {
+                Ok(file) => files.push(file),
+                Err(error) => self.note(file_name(sequence), error),
+            }
+        }
+        for (at, file) in files.iter().enumerate() {
+            self.report.files += 1;
+            if let Err(error) = self.file(file, files.get(at + 1)) {
+                self.note(file.name(), error);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, file: &WalFile, next: Option<&WalFile>) -> Result<()> {
+        let expected = file.header.first_group;
+        if self.last != 0 && expected != self.last + 1 {
+            self.fault(file.name(), 0, "the groups do not continue those of the file before");
+        }
+        self.last = expected.saturating_sub(1);
+        let mut scanner = Scanner::new(file);
+        let mut at = BLOCK_BYTES;
+        loop {
+            let last = self.last;
+            if let Some(group) = scanner.group(at, |number| number == last + 1)? {
+                let bytes = group.bytes.len() as u64;
+                self.body(file, group.number, at, group.body);
+                at += bytes;
+                self.report.bytes += bytes;
+                continue;
+            }
+            let end = next.is_some_and(|next| next.header.first_group == last + 1);
+            let later = if end { None } else { scanner.later_group(at, last)? };
+            if later.is_some() || (next.is_some() && !end) {
+                self.fault(file.name(), at, "a group of the log is damaged");
+            }
+            let Some(later) = later else {
+                if next.is_none() {
+                    self.report.torn_bytes = scanner.torn_bytes(at, last + 1)?.unwrap_or(0);
+                }
+                return Ok(());
+            };
+            if let Some(group) = scanner.group(later, |number| number > last)? {
+                self.last = group.number - 1;
+            }
+            at = later;
+        }
+    }
+
+    fn body(&mut self, file: &WalFile, number: u64, at: u64, body: &[u8]) {
+        self.last = number;
+        self.report.groups += 1;
+        for (place, frame) in frames(body) {
+            let start = at + (GROUP_HEADER + place) as u64;
+            match frame {
+                Some((Frame::Append(frame), _)) => self.records(file, start, &frame),
+                Some((Frame::Change { change, .. }, _)) => {
+                    if domain::ProgressChange::decode(change).is_err() {
+                        self.fault(file.name(), start, "a change of progress is unreadable");
+                    }
+                }
+                None => self.fault(file.name(), start, "not a frame"),
+            }
+        }
+    }
+
+    fn records(&mut self, file: &WalFile, start: u64, frame: &AppendFrame<'_>) {
+        let seed = record_seed(frame.topic);
+        let (mut rest, mut offset) = (frame.records, frame.first);
+        while let Some(head) = RecordHead::decode(rest) {
+            let Some((record, behind)) = rest.split_at_checked(head.length) else { break };
+            if head.offset != offset || !record_holds(record, seed) {
+                break;
+            }
+            (rest, offset) = (behind, offset.next());
+            self.report.records += 1;
+        }
+        if !rest.is_empty() || offset != frame.end() {
+            let at = start + (frame.records.len() - rest.len()) as u64;
+            self.fault(file.name(), at, "a record of the log is damaged");
+        }
+        match self.ends.iter_mut().find(|(topic, _)| *topic == frame.topic) {
+            Some((_, end)) => {
+                let follows = *end == frame.first;
+                *end = frame.end();
+                if !follows {
+                    let what = "the offsets of a topic do not follow each other";
+                    self.fault(file.name(), start, what);
+                }
+            }
+            None => self.ends.push((frame.topic, frame.end())),
+        }
+    }
+
+    /// SQLite may not name what the log does not hold (RULES A1).
+    fn references(&mut self, stored: &Stored) {
+        let newest = sequences(self.disk.as_ref()).ok().and_then(|found| found.last().copied());
+        let file = file_name(newest.unwrap_or(stored.lowest_file));
+        let what = "the log ends before what was made of it";
+        if stored.position.0.max(stored.checkpoint.0) > self.last {
+            self.fault(&file, 0, what);
+        }
+        for row in &stored.topics {
+            if self.ends.iter().any(|(topic, end)| *topic == row.id && *end < row.next) {
+                self.fault(&file, 0, what);
+            }
+        }
+    }
+
+    fn segment(&mut self, database: &Database, segment: &Segment) {
+        self.report.segments += 1;
+        if let Err(error) = self.read_segment(database, segment) {
+            self.note(&segment.file, error);
+        }
+    }
+
+    fn read_segment(&mut self, database: &Database, segment: &Segment) -> Result<()> {
+        let file = self.disk.open(&segment.file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => corrupt(&segment.file, 0, "a segment is missing"),
+            _ => unavailable(error),
+        })?;
+        let marks = database.marks(segment.topic, segment.first)?;
+        let mut damaged = Vec::new();
+        let seed = record_seed(segment.topic);
+        let records = segments::verify(segment, file, seed, marks, |at| damaged.push(at))?;
+        for at in &damaged {
+            self.fault(&segment.file, *at, "a record of the segment is damaged");
+        }
+        if damaged.is_empty() && records != segment.records {
+            self.fault(&segment.file, segment.length, "the segment does not hold all its records");
+        }
+        self.report.records += records;
+        self.report.bytes += segment.length;
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! The files of the write-ahead log: which are live, how a new one begins, how groups are written.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use super::format::{BLOCK_BYTES, FileHeader, finish_group};
+use super::group::Sealed;
+use super::keeper::{FreeFile, Keeper};
+use super::seam::{Disk, File};
+
+/// The folder of live log files.
+pub(super) const FOLDER: &str = "wal";
+/// The folder of files that wait to become log files.
+pub(super) const FREE_FOLDER: &str = "free";
+
+/// The name of log file `sequence`.
+pub(super) fn file_name(sequence: u64) -> String {
+    format!("{FOLDER}/{sequence:020}")
+}
+
+/// A live log file.
+pub(super) struct WalFile {
+    pub header: FileHeader,
+    pub file: Arc<dyn File>,
+    retired: AtomicBool,
+}
+
+impl WalFile {
+    pub(super) fn new(header: FileHeader, file: Arc<dyn File>) -> Self {
+        Self { header, file, retired: AtomicBool::new(false) }
+    }
+
+    pub(super) fn name(&self) -> String {
+        file_name(self.header.sequence)
+    }
+
+    /// Whether its bytes may have been overwritten: what was read before this says so is good,
+    /// since a file is marked before it is used again.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
+    }
+}
+
+/// The live files, oldest first; the last one is being written.
+#[derive(Default)]
+pub(super) struct Wal {
+    files: RwLock<BTreeMap<u64, Arc<WalFile>>>,
+    /// Bytes of all files but the last.
+    filled_bytes: AtomicU64,
+    /// Bytes written to the last file.
+    active_bytes: AtomicU64,
+}
+
+impl Wal {
+    pub(super) fn new(files: Vec<Arc<WalFile>>, active_bytes: u64) -> Self {
+        let filled = files.iter().rev().skip(1).map(|file| file.header.length).sum();
+        let files = files.into_iter().map(|file| (file.header.sequence, file)).collect();
+        Self {
+            files: RwLock::new(files),
+            filled_bytes: AtomicU64::new(filled),
+            active_bytes: AtomicU64::new(active_bytes),
+        }
+    }
+
+    /// What the log takes of its bound.
+    pub(super) fn bytes(&self) -> u64 {
+        self.filled_bytes.load(Ordering::Relaxed) + self.active_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn get(&self, sequence: u64) -> Option<Arc<WalFile>> {
+        self.files.read().get(&sequence).cloned()
+    }
+
+    /// The oldest file and the number of its last group; `None` if it is being written.
+    pub(super) fn oldest_filled(&self) -> Option<(Arc<WalFile>, u64)> {
+        let files = self.files.read();
+        let mut files = files.values();
+        let (oldest, next) = (files.next()?, files.next()?);
+        Some((Arc::clone(oldest), next.header.first_group.saturating_sub(1)))
+    }
+
+    /// Takes the oldest file out, before its bytes may change.
+    pub(super) fn retire(&self, file: &WalFile) {
+        self.files.write().remove(&file.header.sequence);
+        file.retired.store(true, Ordering::SeqCst);
+        self.filled_bytes.fetch_sub(file.header.length, Ordering::Relaxed);
+    }
+
+    fn push(&self, file: Arc<WalFile>, filled: &WalFile) {
+        self.filled_bytes.fetch_add(filled.header.length, Ordering::Relaxed);
+        self.active_bytes.store(BLOCK_BYTES, Ordering::Relaxed);
+        self.files.write().insert(file.header.sequence, file);
+    }
+}
+
+/// Why a group is not durable.
+#[derive(Debug)]
+pub(super) enum WriteFault {
+    /// Nothing of it was written.
+    NotWritten(io::Error),
+    /// Some of it may be on disk.
+    Unknown(io::Error),
+}
+
+/// Where a group was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub number: u64,
+    pub sequence: u64,
+    pub at: u64,
+    /// Whether a file was filled and the next one begun.
+    pub rolled: bool,
+}
+
+/// Writes groups to the end of the log. There is one.
+pub(super) struct Writer {
+    pub disk: Arc<dyn Disk>,
+    pub wal: Arc<Wal>,
+    pub keeper: Arc<Keeper>,
+    /// The file that is being written.
+    pub active: Arc<WalFile>,
+    /// Where the next group goes.
+    pub at: u64,
+    /// The number of the last group.
+    pub number: u64,
+    /// Whether groups are synced.
+    pub syncs: bool,
+    /// Whether the file after the active one was asked for.
+    pub asked: bool,
+}
+
+impl Writer {
+    /// Writes and syncs `group`. After an `Err` nothing more may be written.
+    pub(super) fn write(&mut self, group: &mut Sealed) -> Result<Written, WriteFault> {
+        let length = group.bytes.len() as u64;
+        let rolled = self.at + length > self.active.header.length;
+        if rolled {
+            self.roll(length).map_err(WriteFault::NotWritten)?;
+        }
+        let number = self.number + 1;
+        finish_group(&mut group.bytes, number, group.body_length, self.active.header.salt);
+        self.write_bytes(&group.bytes).map_err(WriteFault::Unknown)?;
+        if self.syncs {
+            self.active.file.sync().map_err(WriteFault::Unknown)?;
+        }
+        let written =
+            Written { number, sequence: self.active.header.sequence, at: self.at, rolled };
+        self.number = number;
+        self.at += length;
+        self.wal.active_bytes.store(self.at, Ordering::Relaxed);
+        if !self.asked && self.at > self.active.header.length / 16 {
+            self.asked = true;
+            self.keeper.want_file();
+        }
+        Ok(written)
+    }
+
+    /// A write that finds no space has lost nothing: it is repeated, from the reserve or once
+    /// there is space again.
+    fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        loop {
+            match self.active.file.write_at(bytes, self.at) {
+                Err(error) if is_full(&error) => {
+                    self.keeper.wait_for_space(bytes.len() as u64).map_err(|()| error)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn roll(&mut self, group_bytes: u64) -> io::Result<()> {
+        let free = self.keeper.take_file(BLOCK_BYTES + group_bytes)?;
+        let sequence = self.active.header.sequence + 1;
+        let next = match begin(self.disk.as_ref(), &free, sequence, self.number + 1) {
+            Err(error) if is_full(&error) => {
+                self.keeper.wait_for_space(free.length).map_err(|()| error)?;
+                begin(self.disk.as_ref(), &free, sequence, self.number + 1)?
+            }
+            other => other?,
+        };
+        let next = Arc::new(next);
+        self.wal.push(Arc::clone(&next), &self.active);
+        self.active = next;
+        self.at = BLOCK_BYTES;
+        self.asked = false;
+        Ok(())
+    }
+}
+
+/// Makes `free` the log file `sequence`. It gets its name only when its header is durable, so a
+/// damaged header under that name is never the trace of a crash.
+pub(super) fn begin(
+    disk: &dyn Disk,
+    free: &FreeFile,
+    sequence: u64,
+    first_group: u64,
+) -> io::Result<WalFile> {
+    let header = FileHeader { sequence, salt: salt(), first_group, length: free.length };
+    free.file.write_at(&header.encode(), 0)?;
+    free.file.sync()?;
+    disk.rename(&free.name, &file_name(sequence))?;
+    disk.sync_folder(FOLDER)?;
+    disk.sync_folder(FREE_FOLDER)?;
+    Ok(WalFile::new(header, Arc::clone(&free.file)))
+}
+
+/// A number nobody can foresee.
+fn salt() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Whether the disk, or the share of it we may use, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn salts_differ() {
+        assert_ne!(salt(), salt());
+    }
+
+    #[test]
+    fn names_sort_like_numbers() {
+        assert!(file_name(9) < file_name(10));
+        assert_eq!(file_name(7), "wal/00000000000000000007");
+    }
+}

@@ -5,14 +5,17 @@ mod queue;
 mod service;
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::Result;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tonic::service::Routes;
+use tonic::codegen::Service;
 use wire::pubsub::publisher_server::PublisherServer;
 use wire::pubsub::subscriber_server::SubscriberServer;
 
@@ -20,6 +23,15 @@ use service::Null;
 
 /// Largest request taken, above every request of the bench.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
+
+// HTTP/2 as the server has it.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+const SEND_BUFFER: usize = 1 << 20;
+const STREAMS_MAX: u32 = 1000;
+const HEADER_BYTES_MAX: u32 = 16 * 1024;
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves on a free local port, which it prints, until it is killed.
 pub(crate) fn serve(queue: bool) -> Result<()> {
@@ -34,19 +46,36 @@ pub(crate) fn serve(queue: bool) -> Result<()> {
 async fn accept(listener: TcpListener, null: Null) -> Result<()> {
     let publisher = PublisherServer::new(null.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
     let subscriber = SubscriberServer::new(null).max_decoding_message_size(REQUEST_BYTES_MAX);
-    let routes = Routes::new(publisher).add_service(subscriber).prepare();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http2().max_concurrent_streams(1000);
+    let builder = builder();
     let mut connections = JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await?;
         socket.set_nodelay(true)?;
-        let service = TowerToHyperService::new(routes.clone());
-        let builder = builder.clone();
-        connections.spawn(async move {
-            // The bench sees a broken connection as a failed call.
-            drop(builder.serve_connection(TokioIo::new(socket), service).await);
+        let (publisher, subscriber) = (publisher.clone(), subscriber.clone());
+        let front = service_fn(move |request: Request<Incoming>| {
+            if request.uri().path().starts_with("/google.pubsub.v1.Publisher/") {
+                publisher.clone().call(request)
+            } else {
+                subscriber.clone().call(request)
+            }
         });
+        let connection = builder.serve_connection(TokioIo::new(socket), front);
+        // The bench sees a broken connection as a failed call.
+        connections.spawn(async move { drop(connection.await) });
         while connections.try_join_next().is_some() {}
     }
+}
+
+fn builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER);
+    builder
 }

@@ -13,7 +13,8 @@ pub const MESSAGE_DATA_BYTES_MAX: usize = 10_000_000;
 pub const PUBLISH_MESSAGES_MIN: usize = 1;
 /// Messages in one Publish, at most.
 pub const PUBLISH_MESSAGES_MAX: usize = 1_000;
-/// Bytes of one request, at most. Google's front end counts in binary here, unlike for messages.
+/// Bytes of one request in its binary form, at most. Google's front end counts in binary here,
+/// unlike for messages.
 pub const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// Attributes of one message, at most.
 pub const ATTRIBUTES_MAX: usize = 100;
@@ -60,6 +61,9 @@ pub const PAGE_SIZE_MAX: usize = 1_000;
 
 /// Characters in a project's id, at most. Ours: Google allows 30, or more with a domain.
 pub const PROJECT_ID_CHARS_MAX: usize = 127;
+/// Bytes of the JSON of one request, at most. Ours: base64 makes data a third longer, and what
+/// fits over gRPC shall fit over REST too.
+pub const JSON_BYTES_MAX: usize = REQUEST_BYTES_MAX * 3 / 2;
 /// Bytes of message bodies one Pull returns, at most, except that one message always fits. Ours:
 /// it keeps an answer within what clients accept.
 pub const PULL_BYTES_MAX: usize = REQUEST_BYTES_MAX;

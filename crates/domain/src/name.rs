@@ -143,10 +143,7 @@ impl Wrong {
 }
 
 fn bad_name(field: &str, text: &str, shape: &str) -> Invalid {
-    Invalid::new(
-        field,
-        format!("{} is not of the form {shape}", quoted(text)),
-    )
+    Invalid::new(field, format!("{} is not of the form {shape}", quoted(text)))
 }
 
 /// The text in quotes, shortened: a name of a megabyte must not come back in the answer.
@@ -163,11 +160,7 @@ fn check(text: &str, collection: &str) -> Result<(), Wrong> {
     if !is_project_id(project) {
         return Err(Wrong::Shape);
     }
-    if is_resource_id(id) {
-        Ok(())
-    } else {
-        Err(Wrong::Id)
-    }
+    if is_resource_id(id) { Ok(()) } else { Err(Wrong::Id) }
 }
 
 /// `(project, id)` of `projects/{project}/{collection}/{id}`.
@@ -180,17 +173,13 @@ fn split<'text>(text: &'text str, collection: &str) -> Option<(&'text str, &'tex
 fn is_project_id(id: &str) -> bool {
     id.len() <= PROJECT_ID_CHARS_MAX
         && id.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
 }
 
 fn is_resource_id(id: &str) -> bool {
     (RESOURCE_ID_CHARS_MIN..=RESOURCE_ID_CHARS_MAX).contains(&id.len())
         && id.starts_with(|first: char| first.is_ascii_alphabetic())
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.~+%".contains(&byte))
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~+%".contains(&byte))
         && !id.starts_with("goog")
 }
 
@@ -224,9 +213,7 @@ mod tests {
     #[test]
     fn ids_begin_with_a_letter_and_hold_only_what_google_allows() {
         assert!(topic("Az0-_.~+%").is_ok());
-        for bad in [
-            "1abc", "_abc", "-abc", "ab c", "ab/c", "abc!", "äbc", "abc\n", "",
-        ] {
+        for bad in ["1abc", "_abc", "-abc", "ab c", "ab/c", "abc!", "äbc", "abc\n", ""] {
             assert!(topic(bad).is_err(), "{bad:?} must be refused");
         }
     }
@@ -253,33 +240,17 @@ mod tests {
             "Projects/p/topics/orders",
             DELETED_TOPIC,
         ] {
-            assert!(
-                TopicName::parse("topic", bad).is_err(),
-                "{bad:?} must be refused"
-            );
+            assert!(TopicName::parse("topic", bad).is_err(), "{bad:?} must be refused");
         }
     }
 
     #[test]
     fn project_ids_of_test_set_ups_are_accepted() {
-        for good in [
-            "p",
-            "my_project",
-            "my-project",
-            "example.com:api",
-            "123456",
-            "A",
-        ] {
-            assert!(
-                ProjectName::parse("project", &format!("projects/{good}")).is_ok(),
-                "{good}"
-            );
+        for good in ["p", "my_project", "my-project", "example.com:api", "123456", "A"] {
+            assert!(ProjectName::parse("project", &format!("projects/{good}")).is_ok(), "{good}");
         }
         for bad in ["", "-p", "p/q", "p q", "ä", &"p".repeat(128)] {
-            assert!(
-                ProjectName::parse("project", &format!("projects/{bad}")).is_err(),
-                "{bad}"
-            );
+            assert!(ProjectName::parse("project", &format!("projects/{bad}")).is_err(), "{bad}");
         }
         assert!(ProjectName::parse("project", "p").is_err());
     }

@@ -83,10 +83,7 @@ impl Subscription {
         {
             return Err(Invalid::new(
                 format!("labels[{START_LABEL:?}]"),
-                format!(
-                    "says {start}, but the subscription starts at {}",
-                    self.start
-                ),
+                format!("says {start}, but the subscription starts at {}", self.start),
             ));
         }
         check_description(&self.description)?;
@@ -190,11 +187,7 @@ fn ack_deadline_in_range(field: &str, deadline: Duration) -> Result<(), Invalid>
     if (ACK_DEADLINE_MIN..=ACK_DEADLINE_MAX).contains(&deadline) {
         return Ok(());
     }
-    Err(bad_ack_deadline(
-        field,
-        &deadline.as_secs_f64(),
-        ACK_DEADLINE_MIN,
-    ))
+    Err(bad_ack_deadline(field, &deadline.as_secs_f64(), ACK_DEADLINE_MIN))
 }
 
 fn bad_ack_deadline(field: &str, asked: &dyn fmt::Display, min: Duration) -> Invalid {
@@ -209,10 +202,7 @@ fn check_expiration(expiration: Option<Duration>, retention: Duration) -> Result
     match expiration {
         Some(ttl) if ttl < EXPIRATION_MIN => {
             let (ttl, min) = (ttl.as_secs_f64(), EXPIRATION_MIN.as_secs());
-            Err(Invalid::new(
-                FIELD,
-                format!("{ttl} s, at least {min} s (1 day) are needed"),
-            ))
+            Err(Invalid::new(FIELD, format!("{ttl} s, at least {min} s (1 day) are needed")))
         }
         Some(ttl) if ttl < retention => Err(Invalid::new(
             FIELD,
@@ -252,10 +242,7 @@ fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Invalid> {
     const FIELD: &str = "postrider.metadata";
     if metadata.len() > METADATA_MAX {
         let count = metadata.len();
-        return Err(Invalid::new(
-            FIELD,
-            format!("{count} entries, at most {METADATA_MAX}"),
-        ));
+        return Err(Invalid::new(FIELD, format!("{count} entries, at most {METADATA_MAX}")));
     }
     for (key, value) in metadata {
         if key.is_empty() || key.len() > METADATA_KEY_BYTES_MAX {
@@ -368,9 +355,7 @@ impl Change {
             labels: self.labels.unwrap_or_else(|| current.labels.clone()),
             expiration: self.expiration.unwrap_or(current.expiration),
             start: current.start,
-            description: self
-                .description
-                .unwrap_or_else(|| current.description.clone()),
+            description: self.description.unwrap_or_else(|| current.description.clone()),
             metadata: self.metadata.unwrap_or_else(|| current.metadata.clone()),
         };
         updated.validate()?;
@@ -392,10 +377,7 @@ mod tests {
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
     fn field_at_fault(subscription: &Subscription) -> String {
@@ -419,16 +401,9 @@ mod tests {
         assert_eq!(seconds(10), Ok(10));
         assert_eq!(seconds(600), Ok(600));
         for bad in [-1, 1, 9, 601, i32::MIN, i32::MAX] {
-            assert_eq!(
-                seconds(bad).unwrap_err().field,
-                "ack_deadline_seconds",
-                "{bad}"
-            );
+            assert_eq!(seconds(bad).unwrap_err().field, "ack_deadline_seconds", "{bad}");
         }
-        let long = Subscription {
-            ack_deadline: Duration::from_secs(601),
-            ..subscription()
-        };
+        let long = Subscription { ack_deadline: Duration::from_secs(601), ..subscription() };
         assert_eq!(field_at_fault(&long), "ack_deadline_seconds");
     }
 
@@ -441,14 +416,8 @@ mod tests {
 
     #[test]
     fn a_lease_is_extended_by_0_to_600_seconds() {
-        assert_eq!(
-            lease_deadline("ack_deadline_seconds", 0),
-            Ok(Duration::ZERO)
-        );
-        assert_eq!(
-            lease_deadline("ack_deadline_seconds", 1),
-            Ok(Duration::from_secs(1))
-        );
+        assert_eq!(lease_deadline("ack_deadline_seconds", 0), Ok(Duration::ZERO));
+        assert_eq!(lease_deadline("ack_deadline_seconds", 1), Ok(Duration::from_secs(1)));
         assert!(lease_deadline("ack_deadline_seconds", 600).is_ok());
         assert!(lease_deadline("ack_deadline_seconds", 601).is_err());
         assert!(lease_deadline("ack_deadline_seconds", -1).is_err());
@@ -456,15 +425,9 @@ mod tests {
 
     #[test]
     fn retention_is_ten_minutes_to_31_days() {
-        let short = Subscription {
-            message_retention: Duration::from_secs(599),
-            ..subscription()
-        };
+        let short = Subscription { message_retention: Duration::from_secs(599), ..subscription() };
         assert_eq!(field_at_fault(&short), "message_retention_duration");
-        let longest = Subscription {
-            message_retention: 31 * DAY,
-            ..subscription()
-        };
+        let longest = Subscription { message_retention: 31 * DAY, ..subscription() };
         assert!(longest.validate().is_ok());
     }
 
@@ -482,10 +445,7 @@ mod tests {
         assert!(expiring(Some(365 * DAY), hour).validate().is_ok());
         let short = expiring(Some(DAY.saturating_sub(Duration::from_secs(1))), hour);
         assert_eq!(field_at_fault(&short), "expiration_policy.ttl");
-        assert_eq!(
-            field_at_fault(&expiring(Some(2 * DAY), 7 * DAY)),
-            "expiration_policy.ttl"
-        );
+        assert_eq!(field_at_fault(&expiring(Some(2 * DAY), 7 * DAY)), "expiration_policy.ttl");
     }
 
     #[test]
@@ -495,29 +455,13 @@ mod tests {
             ("earliest", Start::Earliest),
             ("0", Start::Offset(Offset(0))),
             ("18446744073709551615", Start::Offset(Offset(u64::MAX))),
-            (
-                "time-1726937845",
-                Start::Time(Timestamp(1_726_937_845_000_000)),
-            ),
+            ("time-1726937845", Start::Time(Timestamp(1_726_937_845_000_000))),
         ] {
             assert_eq!(Start::parse("start", text), Ok(start));
             assert_eq!(start.to_string(), text);
         }
-        for bad in [
-            "",
-            "Latest",
-            "+1",
-            "-1",
-            "1.5",
-            "time-",
-            "time-x",
-            "18446744073709551616",
-        ] {
-            assert_eq!(
-                Start::parse("start", bad).unwrap_err().field,
-                "start",
-                "{bad}"
-            );
+        for bad in ["", "Latest", "+1", "-1", "1.5", "time-", "time-x", "18446744073709551616"] {
+            assert_eq!(Start::parse("start", bad).unwrap_err().field, "start", "{bad}");
         }
     }
 
@@ -525,16 +469,10 @@ mod tests {
     fn a_start_label_must_agree_with_the_start() {
         let labels = pairs(&[(START_LABEL, "earliest")]);
         assert_eq!(label_start(&labels), Ok(Some(Start::Earliest)));
-        let agreeing = Subscription {
-            labels: labels.clone(),
-            start: Start::Earliest,
-            ..subscription()
-        };
+        let agreeing =
+            Subscription { labels: labels.clone(), start: Start::Earliest, ..subscription() };
         assert!(agreeing.validate().is_ok());
-        let disagreeing = Subscription {
-            labels,
-            ..subscription()
-        };
+        let disagreeing = Subscription { labels, ..subscription() };
         assert_eq!(field_at_fault(&disagreeing), r#"labels["postrider-start"]"#);
         assert_eq!(label_start(&pairs(&[])), Ok(None));
         assert!(label_start(&pairs(&[(START_LABEL, "soon")])).is_err());
@@ -542,19 +480,13 @@ mod tests {
 
     #[test]
     fn unknown_reserved_labels_are_refused() {
-        let typo = Subscription {
-            labels: pairs(&[("postrider-strat", "x")]),
-            ..subscription()
-        };
+        let typo = Subscription { labels: pairs(&[("postrider-strat", "x")]), ..subscription() };
         assert_eq!(field_at_fault(&typo), r#"labels["postrider-strat"]"#);
     }
 
     #[test]
     fn description_and_metadata_are_bounded() {
-        let described = |bytes| Subscription {
-            description: "x".repeat(bytes),
-            ..subscription()
-        };
+        let described = |bytes| Subscription { description: "x".repeat(bytes), ..subscription() };
         assert!(described(4_096).validate().is_ok());
         assert_eq!(field_at_fault(&described(4_097)), "postrider.description");
         let with = |key: &str, value: &str| Subscription {
@@ -563,20 +495,11 @@ mod tests {
         };
         assert!(with("Any key at all", "Any value").validate().is_ok());
         assert_eq!(field_at_fault(&with("", "v")), "postrider.metadata");
-        assert_eq!(
-            field_at_fault(&with(&"k".repeat(257), "v")),
-            "postrider.metadata"
-        );
-        assert_eq!(
-            field_at_fault(&with("k", &"v".repeat(4_097))),
-            r#"postrider.metadata["k"]"#
-        );
+        assert_eq!(field_at_fault(&with(&"k".repeat(257), "v")), "postrider.metadata");
+        assert_eq!(field_at_fault(&with("k", &"v".repeat(4_097))), r#"postrider.metadata["k"]"#);
         let metadata = (0..65).map(|i| (i.to_string(), String::new())).collect();
         assert_eq!(
-            field_at_fault(&Subscription {
-                metadata,
-                ..subscription()
-            }),
+            field_at_fault(&Subscription { metadata, ..subscription() }),
             "postrider.metadata"
         );
     }
@@ -585,17 +508,8 @@ mod tests {
     fn masks_name_known_fields_only() {
         assert_eq!(Field::parse("ack_deadline_seconds"), Ok(Field::AckDeadline));
         assert_eq!(Field::parse("expiration_policy.ttl"), Ok(Field::Expiration));
-        assert_eq!(
-            Field::parse("push_config.push_endpoint"),
-            Ok(Field::NotBuilt("push_config"))
-        );
-        for fixed in [
-            "name",
-            "topic",
-            "filter",
-            "enable_message_ordering",
-            "postrider.start",
-        ] {
+        assert_eq!(Field::parse("push_config.push_endpoint"), Ok(Field::NotBuilt("push_config")));
+        for fixed in ["name", "topic", "filter", "enable_message_ordering", "postrider.start"] {
             let error = Field::parse(fixed).unwrap_err();
             assert_eq!(error.field, "update_mask");
             assert!(error.problem.contains("cannot be changed"), "{error}");
@@ -616,36 +530,18 @@ mod tests {
             ..subscription()
         };
         let minute = Some(Duration::from_secs(60));
-        let after = Change {
-            ack_deadline: minute,
-            ..Change::default()
-        }
-        .apply(&before)
-        .unwrap();
-        assert_eq!(
-            after,
-            Subscription {
-                ack_deadline: Duration::from_secs(60),
-                ..before.clone()
-            }
-        );
+        let after = Change { ack_deadline: minute, ..Change::default() }.apply(&before).unwrap();
+        assert_eq!(after, Subscription { ack_deadline: Duration::from_secs(60), ..before.clone() });
         assert_eq!(Change::default().apply(&before).unwrap(), before);
-        let never = Change {
-            expiration: Some(None),
-            ..Change::default()
-        }
-        .apply(&before)
-        .unwrap();
+        let never = Change { expiration: Some(None), ..Change::default() }.apply(&before).unwrap();
         assert_eq!(never.expiration, None);
     }
 
     #[test]
     fn a_change_cannot_move_the_start_by_label() {
         let before = subscription();
-        let relabelled = |text| Change {
-            labels: Some(pairs(&[(START_LABEL, text)])),
-            ..Change::default()
-        };
+        let relabelled =
+            |text| Change { labels: Some(pairs(&[(START_LABEL, text)])), ..Change::default() };
         assert!(relabelled("latest").apply(&before).is_ok());
         let error = relabelled("earliest").apply(&before).unwrap_err();
         assert_eq!(error.field, r#"labels["postrider-start"]"#);
@@ -653,17 +549,8 @@ mod tests {
 
     #[test]
     fn a_change_to_something_invalid_is_refused() {
-        let change = Change {
-            message_retention: Some(31 * DAY),
-            ..Change::default()
-        };
-        let before = Subscription {
-            expiration: Some(7 * DAY),
-            ..subscription()
-        };
-        assert_eq!(
-            change.apply(&before).unwrap_err().field,
-            "expiration_policy.ttl"
-        );
+        let change = Change { message_retention: Some(31 * DAY), ..Change::default() };
+        let before = Subscription { expiration: Some(7 * DAY), ..subscription() };
+        assert_eq!(change.apply(&before).unwrap_err().field, "expiration_policy.ttl");
     }
 }

@@ -22,21 +22,13 @@ pub struct Topic {
 impl Topic {
     /// A topic with the default settings.
     pub fn new(name: TopicName) -> Self {
-        Self {
-            name,
-            labels: BTreeMap::new(),
-            message_retention: None,
-        }
+        Self { name, labels: BTreeMap::new(), message_retention: None }
     }
 
     /// Checks every setting.
     pub fn validate(&self) -> Result<(), Invalid> {
         validate::labels(&self.labels)?;
-        if let Some(key) = self
-            .labels
-            .keys()
-            .find(|key| key.starts_with(RESERVED_LABEL_PREFIX))
-        {
+        if let Some(key) = self.labels.keys().find(|key| key.starts_with(RESERVED_LABEL_PREFIX)) {
             return Err(Invalid::new(
                 format!("labels[{key:?}]"),
                 format!("labels beginning with {RESERVED_LABEL_PREFIX} are reserved"),
@@ -84,8 +76,7 @@ impl Field {
 
 /// Whether `path` names `field` or something inside it.
 pub(crate) fn is_path_of(path: &str, field: &str) -> bool {
-    path.strip_prefix(field)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Why `path` of an update mask is refused: it is one of the `fixed` fields, or no field at all.
@@ -136,40 +127,20 @@ mod tests {
     #[test]
     fn retention_and_labels_are_checked() {
         assert!(topic().validate().is_ok());
-        let retained = |s| {
-            Topic {
-                message_retention: Some(Duration::from_secs(s)),
-                ..topic()
-            }
-            .validate()
-        };
+        let retained =
+            |s| Topic { message_retention: Some(Duration::from_secs(s)), ..topic() }.validate();
         assert!(retained(600).is_ok());
-        assert_eq!(
-            retained(599).unwrap_err().field,
-            "message_retention_duration"
-        );
-        let labelled = |key| {
-            Topic {
-                labels: label(key, "v"),
-                ..topic()
-            }
-            .validate()
-        };
+        assert_eq!(retained(599).unwrap_err().field, "message_retention_duration");
+        let labelled = |key| Topic { labels: label(key, "v"), ..topic() }.validate();
         assert!(labelled("team").is_ok());
         assert!(labelled("Team").is_err());
-        assert_eq!(
-            labelled("postrider-start").unwrap_err().field,
-            r#"labels["postrider-start"]"#
-        );
+        assert_eq!(labelled("postrider-start").unwrap_err().field, r#"labels["postrider-start"]"#);
     }
 
     #[test]
     fn masks_name_known_fields_only() {
         assert_eq!(Field::parse("labels").unwrap(), Field::Labels);
-        assert_eq!(
-            Field::parse("message_retention_duration").unwrap(),
-            Field::MessageRetention
-        );
+        assert_eq!(Field::parse("message_retention_duration").unwrap(), Field::MessageRetention);
         assert_eq!(
             Field::parse("schema_settings.encoding").unwrap(),
             Field::NotBuilt("schema_settings")
@@ -192,41 +163,21 @@ mod tests {
             message_retention: Some(Duration::from_secs(3_600)),
             ..topic()
         };
-        let relabelled = Change {
-            labels: Some(label("team", "b")),
-            ..Change::default()
-        }
-        .apply(&before);
-        assert_eq!(
-            relabelled.unwrap(),
-            Topic {
-                labels: label("team", "b"),
-                ..before.clone()
-            }
-        );
-        let unretained = Change {
-            message_retention: Some(None),
-            ..Change::default()
-        };
+        let relabelled =
+            Change { labels: Some(label("team", "b")), ..Change::default() }.apply(&before);
+        assert_eq!(relabelled.unwrap(), Topic { labels: label("team", "b"), ..before.clone() });
+        let unretained = Change { message_retention: Some(None), ..Change::default() };
         assert_eq!(
             unretained.apply(&before).unwrap(),
-            Topic {
-                message_retention: None,
-                ..before.clone()
-            }
+            Topic { message_retention: None, ..before.clone() }
         );
         assert_eq!(Change::default().apply(&before).unwrap(), before);
     }
 
     #[test]
     fn a_change_to_something_invalid_is_refused() {
-        let change = Change {
-            message_retention: Some(Some(Duration::from_secs(1))),
-            ..Change::default()
-        };
-        assert_eq!(
-            change.apply(&topic()).unwrap_err().field,
-            "message_retention_duration"
-        );
+        let change =
+            Change { message_retention: Some(Some(Duration::from_secs(1))), ..Change::default() };
+        assert_eq!(change.apply(&topic()).unwrap_err().field, "message_retention_duration");
     }
 }

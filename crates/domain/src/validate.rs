@@ -7,7 +7,7 @@ use crate::error::Invalid;
 use crate::limits::{
     ATTRIBUTE_KEY_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, ATTRIBUTES_MAX, LABEL_CHARS_MAX,
     LABELS_MAX, MESSAGE_DATA_BYTES_MAX, ORDERING_KEY_BYTES_MAX, PUBLISH_MESSAGES_MAX,
-    PUBLISH_MESSAGES_MIN, RETENTION_MAX, RETENTION_MIN,
+    PUBLISH_MESSAGES_MIN, REQUEST_BYTES_MAX, RETENTION_MAX, RETENTION_MIN,
 };
 use crate::message::Message;
 
@@ -17,12 +17,25 @@ pub const RESERVED_LABEL_PREFIX: &str = "postrider-";
 /// Checks all messages of one publish. One bad message refuses them all.
 pub fn publish(messages: &[Message]) -> Result<(), Invalid> {
     publish_count(messages.len())?;
+    let mut bytes = 0;
     for (index, message) in messages.iter().enumerate() {
         if let Err((part, problem)) = check_message(message) {
             return Err(Invalid::new(format!("messages[{index}]{part}"), problem));
         }
+        bytes += content_bytes(message);
+    }
+    if bytes > REQUEST_BYTES_MAX {
+        let problem = format!("{bytes} bytes in one publish, at most {REQUEST_BYTES_MAX}");
+        return Err(Invalid::new("messages", problem));
     }
     Ok(())
+}
+
+/// What a message brings into a request, without what encoding adds.
+fn content_bytes(message: &Message) -> usize {
+    let attributes: usize =
+        message.attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
+    message.data.len() + attributes + message.ordering_key.len()
 }
 
 /// Checks how many messages one publish holds, so that too many are refused before any is read.
@@ -47,11 +60,7 @@ fn check_message(message: &Message) -> Result<(), Fault> {
         return Err(fault("", "a message needs data or at least one attribute"));
     }
     within("data", message.data.len(), MESSAGE_DATA_BYTES_MAX)?;
-    within(
-        "ordering_key",
-        message.ordering_key.len(),
-        ORDERING_KEY_BYTES_MAX,
-    )?;
+    within("ordering_key", message.ordering_key.len(), ORDERING_KEY_BYTES_MAX)?;
     let count = message.attributes.len();
     if count > ATTRIBUTES_MAX {
         return Err(fault(
@@ -59,10 +68,7 @@ fn check_message(message: &Message) -> Result<(), Fault> {
             format!("{count} attributes, at most {ATTRIBUTES_MAX} are allowed"),
         ));
     }
-    message
-        .attributes
-        .iter()
-        .try_for_each(|(key, value)| check_attribute(key, value))
+    message.attributes.iter().try_for_each(|(key, value)| check_attribute(key, value))
 }
 
 fn check_attribute(key: &str, value: &str) -> Result<(), Fault> {
@@ -90,10 +96,7 @@ fn check_attribute(key: &str, value: &str) -> Result<(), Fault> {
     if value.len() > ATTRIBUTE_VALUE_BYTES_MAX {
         return Err(fault(
             format!(".attributes[{key:?}]"),
-            format!(
-                "{} bytes, at most {ATTRIBUTE_VALUE_BYTES_MAX} are allowed",
-                value.len()
-            ),
+            format!("{} bytes, at most {ATTRIBUTE_VALUE_BYTES_MAX} are allowed", value.len()),
         ));
     }
     Ok(())
@@ -103,10 +106,7 @@ fn within(field: &str, bytes: usize, bytes_max: usize) -> Result<(), Fault> {
     if bytes <= bytes_max {
         return Ok(());
     }
-    Err(fault(
-        format!(".{field}"),
-        format!("{bytes} bytes, at most {bytes_max} are allowed"),
-    ))
+    Err(fault(format!(".{field}"), format!("{bytes} bytes, at most {bytes_max} are allowed")))
 }
 
 fn fault(part: impl Into<String>, problem: impl Into<String>) -> Fault {
@@ -121,9 +121,7 @@ pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
             format!("{} labels, at most {LABELS_MAX} are allowed", labels.len()),
         ));
     }
-    labels
-        .iter()
-        .try_for_each(|(key, value)| check_label(key, value))
+    labels.iter().try_for_each(|(key, value)| check_label(key, value))
 }
 
 fn check_label(key: &str, value: &str) -> Result<(), Invalid> {
@@ -181,18 +179,12 @@ mod tests {
     use super::*;
 
     fn data(bytes: usize) -> Message {
-        Message {
-            data: Bytes::from(vec![b'x'; bytes]),
-            ..Message::default()
-        }
+        Message { data: Bytes::from(vec![b'x'; bytes]), ..Message::default() }
     }
 
     fn with_attribute(key: &str, value: &str) -> Message {
         let attributes = BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        Message {
-            attributes,
-            ..Message::default()
-        }
+        Message { attributes, ..Message::default() }
     }
 
     fn field_at_fault(message: Message) -> String {
@@ -203,20 +195,14 @@ mod tests {
     fn one_to_a_thousand_messages_go_into_one_publish() {
         assert_eq!(publish(&[]).unwrap_err().field, "messages");
         assert!(publish(&vec![data(1); 1_000]).is_ok());
-        assert_eq!(
-            publish(&vec![data(1); 1_001]).unwrap_err().field,
-            "messages"
-        );
+        assert_eq!(publish(&vec![data(1); 1_001]).unwrap_err().field, "messages");
     }
 
     #[test]
     fn a_message_needs_data_or_an_attribute() {
         assert_eq!(field_at_fault(Message::default()), "messages[1]");
         assert!(publish(&[with_attribute("k", "")]).is_ok());
-        let key_only = Message {
-            ordering_key: "k".to_owned(),
-            ..Message::default()
-        };
+        let key_only = Message { ordering_key: "k".to_owned(), ..Message::default() };
         assert_eq!(field_at_fault(key_only), "messages[1]");
     }
 
@@ -227,11 +213,14 @@ mod tests {
     }
 
     #[test]
+    fn all_messages_together_fit_into_one_request() {
+        assert!(publish(&[data(5_242_880), data(5_242_880)]).is_ok());
+        assert_eq!(publish(&[data(5_242_880), data(5_242_881)]).unwrap_err().field, "messages");
+    }
+
+    #[test]
     fn ordering_keys_are_at_most_1024_bytes() {
-        let with_key = |bytes| Message {
-            ordering_key: "k".repeat(bytes),
-            ..data(1)
-        };
+        let with_key = |bytes| Message { ordering_key: "k".repeat(bytes), ..data(1) };
         assert!(publish(&[with_key(1_024)]).is_ok());
         assert_eq!(field_at_fault(with_key(1_025)), "messages[1].ordering_key");
     }
@@ -239,35 +228,21 @@ mod tests {
     #[test]
     fn at_most_a_hundred_attributes() {
         let with_attributes = |count: usize| Message {
-            attributes: (0..count)
-                .map(|i| (format!("k{i}"), String::new()))
-                .collect(),
+            attributes: (0..count).map(|i| (format!("k{i}"), String::new())).collect(),
             ..Message::default()
         };
         assert!(publish(&[with_attributes(100)]).is_ok());
-        assert_eq!(
-            field_at_fault(with_attributes(101)),
-            "messages[1].attributes"
-        );
+        assert_eq!(field_at_fault(with_attributes(101)), "messages[1].attributes");
     }
 
     #[test]
     fn attribute_keys_are_1_to_256_bytes_and_not_googles() {
         assert!(publish(&[with_attribute(&"k".repeat(256), "v")]).is_ok());
-        assert_eq!(
-            field_at_fault(with_attribute("", "v")),
-            "messages[1].attributes"
-        );
+        assert_eq!(field_at_fault(with_attribute("", "v")), "messages[1].attributes");
         let long = field_at_fault(with_attribute(&"k".repeat(257), "v"));
-        assert!(
-            long.starts_with("messages[1].attributes[\"kkk") && long.len() < 80,
-            "{long}"
-        );
+        assert!(long.starts_with("messages[1].attributes[\"kkk") && long.len() < 80, "{long}");
         let reserved = with_attribute("google", "v");
-        assert_eq!(
-            field_at_fault(reserved),
-            r#"messages[1].attributes["google"]"#
-        );
+        assert_eq!(field_at_fault(reserved), r#"messages[1].attributes["google"]"#);
         assert!(publish(&[with_attribute("googclient_traceparent", "v")]).is_ok());
     }
 
@@ -279,21 +254,12 @@ mod tests {
     }
 
     fn check_labels(pairs: &[(&str, &str)]) -> Result<(), Invalid> {
-        labels(
-            &pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-        )
+        labels(&pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
     }
 
     #[test]
     fn at_most_64_labels() {
-        let many = |count: usize| {
-            (0..count)
-                .map(|i| (format!("k{i}"), String::new()))
-                .collect()
-        };
+        let many = |count: usize| (0..count).map(|i| (format!("k{i}"), String::new())).collect();
         assert!(labels(&many(64)).is_ok());
         assert_eq!(labels(&many(65)).unwrap_err().field, "labels");
     }
@@ -302,18 +268,10 @@ mod tests {
     fn labels_keep_to_googles_alphabet() {
         assert!(check_labels(&[("team", "a-b_9"), ("größe", ""), ("k", "9")]).is_ok());
         for bad in ["", "Team", "9k", "-k", "k k", "k.k", &"k".repeat(64)] {
-            assert_eq!(
-                check_labels(&[(bad, "v")]).unwrap_err().field,
-                "labels",
-                "{bad}"
-            );
+            assert_eq!(check_labels(&[(bad, "v")]).unwrap_err().field, "labels", "{bad}");
         }
         for bad in ["V", "v v", "v.v", &"v".repeat(64)] {
-            assert_eq!(
-                check_labels(&[("k", bad)]).unwrap_err().field,
-                r#"labels["k"]"#,
-                "{bad}"
-            );
+            assert_eq!(check_labels(&[("k", bad)]).unwrap_err().field, r#"labels["k"]"#, "{bad}");
         }
         assert!(check_labels(&[(&"k".repeat(63), &"v".repeat(63))]).is_ok());
     }

@@ -4,12 +4,14 @@ use storage::{Engine, Error, disk, memory};
 
 use crate::config::{self, Config, Storage};
 
+pub(crate) use storage::disk::{Recovery, Report};
+
 /// An open store.
 pub(crate) struct Opened {
     /// The store.
     pub(crate) engine: Engine,
     /// What had to be replayed; `None` if the engine never has to.
-    pub(crate) recovery: Option<disk::Recovery>,
+    pub(crate) recovery: Option<Recovery>,
     /// Ends the engine.
     pub(crate) closer: Closer,
 }
@@ -72,6 +74,6 @@ fn bytes(size: u64) -> usize {
 }
 
 /// Checks every checksum of a store on disk, changing nothing.
-pub(crate) fn verify(folder: &std::path::Path) -> Result<disk::Report, Error> {
+pub(crate) fn verify(folder: &std::path::Path) -> Result<Report, Error> {
     disk::verify(folder)
 }

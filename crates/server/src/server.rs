@@ -9,7 +9,6 @@ use std::time::Duration;
 use broker::{Broker, Clock, SystemClock};
 use http::{Request, Response};
 use hyper::body::Incoming;
-use storage::disk::Recovery;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,7 +18,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::api::Api;
 use crate::config::Config;
-use crate::engine::{self, Closer};
+use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
 use crate::net::{self, Phase};
 use crate::rest::Rest;

@@ -109,20 +109,20 @@ async fn request(host: &str, path: &str) -> anyhow::Result<(StatusCode, Bytes)> 
 
 fn describe(subscription: &Value, cursor: &Value) -> String {
     let mut text = String::new();
-    for (what, pointer) in [
-        ("Subscription", "/name"),
-        ("Topic", "/topic"),
-        ("Ack deadline", "/ackDeadlineSeconds"),
-        ("Retention", "/messageRetentionDuration"),
-        ("Keeps acked", "/retainAckedMessages"),
-        ("Expires after", "/expirationPolicy/ttl"),
-        ("Labels", "/labels"),
-        ("Start", "/postrider/start"),
-        ("Description", "/postrider/description"),
-        ("Metadata", "/postrider/metadata"),
+    for (what, pointer, unit) in [
+        ("Subscription", "/name", ""),
+        ("Topic", "/topic", ""),
+        ("Ack deadline", "/ackDeadlineSeconds", "s"),
+        ("Retention", "/messageRetentionDuration", ""),
+        ("Keeps acked", "/retainAckedMessages", ""),
+        ("Expires after", "/expirationPolicy/ttl", ""),
+        ("Labels", "/labels", ""),
+        ("Start", "/postrider/start", ""),
+        ("Description", "/postrider/description", ""),
+        ("Metadata", "/postrider/metadata", ""),
     ] {
         if let Some(value) = subscription.pointer(pointer) {
-            line(&mut text, what, &plain(value));
+            line(&mut text, what, &format!("{}{unit}", plain(value)));
         }
     }
     for (what, field, meaning) in [

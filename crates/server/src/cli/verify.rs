@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use storage::disk::Report;
 
 use super::{Failure, print};
-use crate::engine;
+use crate::engine::{self, Report};
 
 pub(super) const EXAMPLES: &str = "\
 Example:

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources, merge};
+pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -241,17 +241,25 @@ pub struct Loaded {
 
 /// Reads, types and checks the settings.
 pub fn load(sources: Sources) -> Result<Loaded, Error> {
-    let merged = merge(sources)?;
-    let config: Config =
-        serde_path_to_error::deserialize(merged.table.clone()).map_err(|error| {
-            let key = error.path().to_string();
-            merged.error_at(&key, error.into_inner().message())
-        })?;
+    let mut merged = Merged::built_in()?;
+    merged.take_named_file(sources.file)?;
+    // The file must be right by itself, also where a variable or flag overrides it today.
+    merged.typed()?;
+    merged.take_environment(&sources.environment)?;
+    merged.take_flags(sources.flags);
+    let config = merged.typed()?;
     config.check().map_err(|(key, problem)| merged.error_at(key, &problem))?;
     Ok(Loaded { config, merged })
 }
 
 impl Merged {
+    fn typed(&self) -> Result<Config, Error> {
+        serde_path_to_error::deserialize(self.table.clone()).map_err(|error| {
+            let key = error.path().to_string();
+            self.error_at(&key, error.into_inner().message())
+        })
+    }
+
     fn error_at(&self, key: &str, problem: &str) -> Error {
         // A path may go deeper than the key that was set: `topics[0].name` was set as `topics`.
         let set = self.origins.iter().find(|(set, _)| key.starts_with(set.as_str()));

@@ -64,29 +64,36 @@ pub struct Merged {
     pub warnings: Vec<String>,
 }
 
-/// Reads all sources and lays them over each other.
-pub fn merge(sources: Sources) -> Result<Merged, Error> {
-    let defaults: Table =
-        DEFAULTS.parse().map_err(|error: toml::de::Error| Error::BuiltIn(error.to_string()))?;
-    let mut merged = Merged { table: defaults, origins: BTreeMap::new(), warnings: Vec::new() };
-    if let Some(path) = sources.file.or_else(usual_file) {
-        merged.take_file(&path)?;
-    }
-    for (name, value) in sources.environment {
-        merged.take_variable(&name, &value)?;
-    }
-    for (key, value, flag) in sources.flags {
-        merged.set(key, value, flag);
-    }
-    Ok(merged)
-}
-
 fn usual_file() -> Option<PathBuf> {
     let path = Path::new(USUAL_FILE);
     path.is_file().then(|| path.to_owned())
 }
 
 impl Merged {
+    /// The built-in settings alone.
+    pub(super) fn built_in() -> Result<Self, Error> {
+        let table: Table =
+            DEFAULTS.parse().map_err(|error: toml::de::Error| Error::BuiltIn(error.to_string()))?;
+        Ok(Self { table, origins: BTreeMap::new(), warnings: Vec::new() })
+    }
+
+    /// Lays the file over what is there: the one named, or the usual one if it exists.
+    pub(super) fn take_named_file(&mut self, file: Option<PathBuf>) -> Result<(), Error> {
+        file.or_else(usual_file).map_or(Ok(()), |path| self.take_file(&path))
+    }
+
+    /// Lays the environment over what is there.
+    pub(super) fn take_environment(&mut self, variables: &[(String, String)]) -> Result<(), Error> {
+        variables.iter().try_for_each(|(name, value)| self.take_variable(name, value))
+    }
+
+    /// Lays the flags over what is there.
+    pub(super) fn take_flags(&mut self, flags: Vec<(&'static str, Value, &'static str)>) {
+        for (key, value, flag) in flags {
+            self.set(key, value, flag);
+        }
+    }
+
     fn take_file(&mut self, path: &Path) -> Result<(), Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Read { file: path.to_owned(), source })?;

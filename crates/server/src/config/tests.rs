@@ -142,6 +142,14 @@ fn the_environment_overrides_the_file_and_flags_override_both() {
 }
 
 #[test]
+fn a_file_must_be_right_even_where_a_flag_overrides_it() {
+    let file = file("listen = 5\n");
+    let flags = vec![("listen", Value::String("127.0.0.1:0".to_owned()), "--listen")];
+    let sources = Sources { file: Some(file.path().to_owned()), flags, ..Sources::default() };
+    assert!(load(sources).unwrap_err().to_string().starts_with("listen (from /"));
+}
+
+#[test]
 fn unknown_variables_are_a_warning_and_wrong_ones_an_error() {
     let loaded = load_environment(&[("POSTRIDER_STORAGE_WAL_MX", "1GiB")]).unwrap();
     assert_eq!(loaded.merged.warnings.len(), 1);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::Invalid;
-use domain::limits::REQUEST_BYTES_MAX;
-use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
+use domain::limits::JSON_BYTES_MAX;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 use tonic::body::Body;
 use wire::json;
-use wire::rest::{Match, NoRoute, Verb, route};
+use wire::rest::{Match, NoRoute, route};
 
 use crate::api::Api;
 use crate::net::{Paced, Phase, Stalled};
@@ -63,13 +63,11 @@ impl Rest {
         match self.reply(request).await {
             Ok(Reply::Json(body)) => response(StatusCode::OK, JSON, body),
             Ok(Reply::Text(code, text)) => response(code, TEXT, text),
-            Err(Failure::Refused(refusal)) => refused(refusal.http_code(), &refusal),
-            Err(Failure::NoSuchPath(code, refusal)) => refused(code, &refusal),
-            Err(Failure::WrongVerb(verbs)) => wrong_verb(&verbs),
+            Err(refusal) => refused(&refusal),
         }
     }
 
-    async fn reply(self, request: Request<Incoming>) -> Result<Reply, Failure> {
+    async fn reply(self, request: Request<Incoming>) -> Result<Reply> {
         let (head, body) = request.into_parts();
         let (verb, path) = (head.method.as_str(), head.uri.path());
         if let Some(reply) = pages::find(&self, verb, path)? {
@@ -78,7 +76,7 @@ impl Rest {
         let found = route(verb, path).map_err(|none| no_route(none, path))?;
         if head.headers.contains_key(CONTENT_ENCODING) {
             let problem = "compressed bodies are not accepted";
-            return Err(Refusal::new(Code::InvalidArgument, problem).into());
+            return Err(Refusal::new(Code::InvalidArgument, problem));
         }
         let body = read(Paced::new(body, Some(self.0.body_timeout))).await?;
         let body = if body.is_empty() { None } else { Some(json::parse(&body)?) };
@@ -88,40 +86,28 @@ impl Rest {
     }
 }
 
-/// Why there is no good answer.
-enum Failure {
-    Refused(Refusal),
-    NoSuchPath(StatusCode, Refusal),
-    WrongVerb(Vec<Verb>),
-}
-
-impl<E: Into<Refusal>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Refused(error.into())
-    }
-}
-
-fn no_route(none: NoRoute, path: &str) -> Failure {
+/// A known path with another verb is not found either, as Google answers it.
+fn no_route(none: NoRoute, path: &str) -> Refusal {
     let shown: String = path.chars().take(200).collect();
     match none {
-        NoRoute::WrongVerb(verbs) => Failure::WrongVerb(verbs),
-        NoRoute::NotFound => Failure::NoSuchPath(
-            StatusCode::NOT_FOUND,
-            Refusal::new(Code::NotFound, format!("no such path: {shown:?}")),
-        ),
-        NoRoute::Malformed => Failure::NoSuchPath(
-            StatusCode::BAD_REQUEST,
-            Refusal::new(Code::InvalidArgument, format!("path is not well-formed: {shown:?}")),
-        ),
+        NoRoute::NotFound => Refusal::new(Code::NotFound, format!("no such path: {shown:?}")),
+        NoRoute::WrongVerb(verbs) => {
+            let verbs: Vec<&str> = verbs.iter().map(|verb| verb.as_str()).collect();
+            let problem = format!("{shown:?} can only be used with {}", verbs.join(", "));
+            Refusal::new(Code::NotFound, problem)
+        }
+        NoRoute::Malformed => {
+            Refusal::new(Code::InvalidArgument, format!("path is not well-formed: {shown:?}"))
+        }
     }
 }
 
 /// Reads a whole body, within the bounds of size and pace.
 async fn read(body: Paced) -> Result<Bytes> {
-    if body.size_hint().lower() > REQUEST_BYTES_MAX as u64 {
+    if body.size_hint().lower() > JSON_BYTES_MAX as u64 {
         return Err(too_long());
     }
-    match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
+    match Limited::new(body, JSON_BYTES_MAX).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
         Err(error) if error.is::<Stalled>() => {
@@ -134,7 +120,7 @@ async fn read(body: Paced) -> Result<Bytes> {
 }
 
 fn too_long() -> Refusal {
-    let problem = format!("the request is longer than {REQUEST_BYTES_MAX} bytes");
+    let problem = format!("the body is longer than {JSON_BYTES_MAX} bytes");
     Refusal::new(Code::InvalidArgument, problem)
 }
 
@@ -164,7 +150,8 @@ fn response(code: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Resp
 }
 
 /// Google's error body.
-fn refused(code: StatusCode, refusal: &Refusal) -> Response<Body> {
+fn refused(refusal: &Refusal) -> Response<Body> {
+    let code = refusal.http_code();
     let body = json!({
         "error": {
             "code": code.as_u16(),
@@ -173,18 +160,6 @@ fn refused(code: StatusCode, refusal: &Refusal) -> Response<Body> {
         }
     });
     response(code, JSON, body.to_string())
-}
-
-fn wrong_verb(verbs: &[Verb]) -> Response<Body> {
-    let verbs: Vec<&str> = verbs.iter().map(|verb| verb.as_str()).collect();
-    let allowed = verbs.join(", ");
-    let refusal =
-        Refusal::new(Code::Unimplemented, format!("this path takes {allowed} and no other verb"));
-    let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, &refusal);
-    if let Ok(allowed) = HeaderValue::from_str(&allowed) {
-        response.headers_mut().insert(ALLOW, allowed);
-    }
-    response
 }
 
 /// An answer as JSON text.

@@ -4,7 +4,8 @@ use http::StatusCode;
 use serde_json::json;
 use wire::rest::route;
 
-use super::{Failure, Reply, Rest, no_route, to_json};
+use super::{Reply, Rest, no_route, to_json};
+use crate::status::Result;
 
 /// What `GET /` says.
 const FRONT_PAGE: &str = "\
@@ -17,7 +18,7 @@ Is it up:           GET /healthz (the process), GET /readyz (takes calls)
 ";
 
 /// The answer if the path is one of ours.
-pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>, Failure> {
+pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>> {
     let text = |code, text| Ok(Some(Reply::Text(code, text)));
     match (verb, path) {
         ("GET", "/") => text(StatusCode::OK, FRONT_PAGE),
@@ -33,7 +34,7 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>,
 }
 
 /// `GET /v1/{subscription}/cursor`: the names of the source design, so `updated_at` is snake case.
-fn cursor(rest: &Rest, path: &str) -> Result<Option<Reply>, Failure> {
+fn cursor(rest: &Rest, path: &str) -> Result<Option<Reply>> {
     let found = route("GET", path).map_err(|none| no_route(none, path))?;
     if found.method.call != "GetSubscription" {
         return Ok(None);

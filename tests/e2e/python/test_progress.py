@@ -28,28 +28,30 @@ def flushing(tmp_path):
     server.stop()
 
 
-def wait_for_offset(rest, subscription, offset):
-    """Reads the cursor until it has come to `offset`."""
+def wait_for(rest, subscription, condition):
+    """Reads the saved cursor until it is as wanted."""
     ends = time.monotonic() + 10
-    while True:
-        cursor = rest.cursor(subscription)
-        if int(cursor["offset"]) == offset:
-            return cursor
-        assert time.monotonic() < ends, f"cursor is {cursor}, wanted {offset}"
+    while not condition(cursor := rest.cursor(subscription)):
+        assert time.monotonic() < ends, f"cursor is {cursor}"
+    return cursor
+
+
+def wait_for_offset(rest, subscription, offset):
+    return wait_for(rest, subscription, lambda cursor: cursor["offset"] == offset)
 
 
 def test_persisted_on_ack(flushing):
     server, rest = flushing
     published = rest.publish(TOPIC, *"abcde")
     before = rest.cursor(SUBSCRIPTION)
-    assert int(before["offset"]) == published[0] - 1
+    assert before["offset"] == published[0] - 1
     received = rest.pull_exactly(SUBSCRIPTION, 5)
     rest.ack(SUBSCRIPTION, [one for one in received if ids([one])[0] <= published[2]])
     cursor = wait_for_offset(rest, SUBSCRIPTION, published[2])
-    assert abs(int(cursor["updated_at"]) - time.time()) < 60
-    assert int(cursor["ackedAbove"]) == 0
+    assert abs(cursor["updated_at"] - time.time()) < 60
+    assert cursor["ackedAbove"] == 0
     server.restart("kill")
-    assert int(rest.cursor(SUBSCRIPTION)["offset"]) == published[2]
+    assert rest.cursor(SUBSCRIPTION)["offset"] == published[2]
 
 
 def test_the_cursor_shows_what_is_acked_above_it(flushing):
@@ -57,12 +59,12 @@ def test_the_cursor_shows_what_is_acked_above_it(flushing):
     published = rest.publish(TOPIC, *"abcde")
     received = rest.pull_exactly(SUBSCRIPTION, 5)
     rest.ack(SUBSCRIPTION, [one for one in received if ids([one])[0] in published[2:4]])
-    rest.publish(TOPIC, "f")
+    wait_for(rest, SUBSCRIPTION, lambda cursor: cursor["ackedAbove"] == 2)
     for _ in range(2):
-        cursor = rest.cursor(SUBSCRIPTION)
-        assert int(cursor["offset"]) == published[0] - 1
-        assert int(cursor["ackedAbove"]) == 2
         server.restart("kill")
+        cursor = rest.cursor(SUBSCRIPTION)
+        assert cursor["offset"] == published[0] - 1
+        assert cursor["ackedAbove"] == 2
 
 
 def test_resumed_from_seeded_cursor(flushing):
@@ -71,7 +73,7 @@ def test_resumed_from_seeded_cursor(flushing):
     published = rest.publish(TOPIC, *"abcdefgh")
     seeded = "projects/p/subscriptions/seeded"
     rest.subscription(seeded, TOPIC, postrider={"start": {"offset": published[3]}})
-    assert int(rest.cursor(seeded)["offset"]) == published[3] - 1
+    assert rest.cursor(seeded)["offset"] == published[3] - 1
     received = rest.pull_exactly(seeded, 5)
     assert sorted(ids(received)) == published[3:]
 
@@ -123,6 +125,34 @@ def test_a_start_is_durable_before_the_answer(flushing, how):
     server.restart(how)
     received = rest.pull_exactly("projects/p/subscriptions/fresh", 3)
     assert sorted(ids(received)) == published
+
+
+def test_progress_replayed_after_one_crash_survives_the_next(tmp_path):
+    """A checkpoint must also hold what only the log knew, though nobody touched it in this life."""
+    server = Server(tmp_path, config='[storage]\nprogress_flush = "1h"\n').start()
+    rest = Rest(server)
+    other = "projects/p/subscriptions/other"
+    rest.topic(TOPIC)
+    rest.subscription(SUBSCRIPTION, TOPIC)
+    rest.subscription(other, TOPIC)
+    published = rest.publish(TOPIC, *"abcde")
+    rest.ack(SUBSCRIPTION, rest.pull_exactly(SUBSCRIPTION, 5))
+    # Synced after the ack, so the ack is durable.
+    published += rest.publish(TOPIC, "f")
+    server.config.write_text(FLUSH_50_MS)
+    server.restart("kill")
+    rest.ack(other, rest.pull_exactly(other, 6))
+    wait_for_offset(rest, other, published[5])
+    server.restart("kill")
+    assert ids(rest.pull_exactly(SUBSCRIPTION, 1)) == published[5:]
+    server.stop()
+
+
+def test_a_pull_that_must_not_wait_finds_a_backlog_on_disk(flushing):
+    server, rest = flushing
+    published = rest.publish(TOPIC, *"abcde")
+    server.restart("kill")
+    assert ids(rest.pull(SUBSCRIPTION, wait=False)) == published
 
 
 def starts(published, middle):

@@ -10,7 +10,7 @@ from google.cloud import pubsub_v1
 
 from clients import Clients
 from statuses import status_of
-from streams import Stream
+from streams import END, Stream
 
 
 @contextlib.contextmanager
@@ -132,8 +132,8 @@ def test_two_streams_share_a_subscription_fairly(grpc_clients):
         done = threading.Event()
 
         def consume(name, opened):
-            while not done.is_set():
-                received = opened.take(1)
+            while (one := opened.incoming.get()) is not END:
+                received = [one]
                 opened.ack(received)
                 with lock:
                     shares[name] += 1

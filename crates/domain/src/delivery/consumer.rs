@@ -64,14 +64,18 @@ impl Load {
 #[derive(Debug, Default)]
 pub(super) struct Consumers {
     slots: Vec<Slot>,
-    vacant: Vec<u32>,
+    /// Closed slots and the generation their next consumers will have.
+    vacant: Vec<(u32, u32)>,
     /// Told to wait although they had room themselves: the subscription had none.
     stalled: Vec<ConsumerId>,
+    /// Told to wait because the next record was too large for the room they had. Another next
+    /// record may be smaller.
+    blocked: Vec<ConsumerId>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// How many consumers had this slot before.
+    /// How many consumers had this slot before, so that their ids are told apart.
     generation: u32,
     is_open: bool,
     load: Load,
@@ -81,14 +85,14 @@ struct Slot {
 
 impl Consumers {
     pub(super) fn open(&mut self, flow: Flow) -> ConsumerId {
-        let index = self.vacant.pop().unwrap_or_else(|| {
+        let (index, generation) = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            (u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX), 0)
         });
-        let Some(slot) = self.slots.get_mut(index as usize) else { return ConsumerId(u64::MAX) };
-        let generation = slot.generation;
-        let load = Load { flow, ..Load::default() };
-        *slot = Slot { generation, is_open: true, load, waits_for: None };
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            let load = Load { flow, ..Load::default() };
+            *slot = Slot { generation, is_open: true, load, waits_for: None };
+        }
         ConsumerId(u64::from(generation) << 32 | u64::from(index))
     }
 
@@ -96,15 +100,23 @@ impl Consumers {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.is_open = false;
         // A slot whose generations are used up is not used again, so that no id comes twice.
-        let Some(generation) = slot.generation.checked_add(1) else { return };
-        slot.generation = generation;
-        self.vacant.push(index_of(id));
+        if let Some(generation) = slot.generation.checked_add(1) {
+            self.vacant.push((index_of(id), generation));
+        }
     }
 
     pub(super) fn set_flow(&mut self, id: ConsumerId, flow: Flow, effects: &mut Effects) {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.load.flow = flow;
         slot.wake_if_it_fits(id, effects);
+    }
+
+    /// `id` asks for records, so it waits no longer.
+    pub(super) fn stop_waiting(&mut self, id: ConsumerId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.waits_for = None;
+        }
+        self.stalled.retain(|stalled| *stalled != id);
     }
 
     /// What an open consumer holds.
@@ -116,22 +128,32 @@ impl Consumers {
     pub(super) fn set_load(&mut self, id: ConsumerId, load: Load) {
         if let Some(slot) = self.slot_mut(id) {
             slot.load = load;
-            slot.waits_for = None;
         }
     }
 
     /// Notes that `id` is told to wait until something of `bytes` fits.
     pub(super) fn wait_for_room(&mut self, id: ConsumerId, bytes: u64) {
-        if let Some(slot) = self.slot_mut(id) {
-            slot.waits_for = Some(bytes);
+        let Some(slot) = self.slot_mut(id) else { return };
+        slot.waits_for = Some(bytes);
+        if slot.load.fits(1) && !self.blocked.contains(&id) {
+            self.blocked.push(id);
+        }
+    }
+
+    /// Another record is next: whoever waited because the one before was too large is freed.
+    pub(super) fn next_record_changed(&mut self, effects: &mut Effects) {
+        for id in std::mem::take(&mut self.blocked) {
+            if let Some(slot) = self.slot_mut(id)
+                && slot.waits_for.take().is_some()
+            {
+                effects.freed.push(id);
+            }
         }
     }
 
     /// Notes that `id` is told to wait until the subscription has fewer leases.
     pub(super) fn wait_for_any_lease_to_end(&mut self, id: ConsumerId) {
-        if !self.stalled.contains(&id) {
-            self.stalled.push(id);
-        }
+        self.stalled.push(id);
     }
 
     /// A lease of `bytes` ended; whoever was told to wait for that is freed.

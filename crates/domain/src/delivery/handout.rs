@@ -36,8 +36,11 @@ pub(super) fn lease(
         effects,
     };
     let stop = handout.run(source);
-    let load = handout.load;
+    let (load, has_leased) = (handout.load, handout.records_left < request.records_max);
     delivery.consumers.set_load(consumer, load);
+    if has_leased {
+        delivery.consumers.next_record_changed(effects);
+    }
     match stop {
         Stop::Status(status) => status,
         Stop::NoRoom { bytes } => {
@@ -74,9 +77,6 @@ enum Stop {
     OutstandingMax,
 }
 
-/// Goes on, or stops.
-type Flow = Result<(), Stop>;
-
 impl Handout<'_> {
     fn run(&mut self, source: &mut dyn Source) -> Stop {
         loop {
@@ -87,7 +87,7 @@ impl Handout<'_> {
     }
 
     /// Stops where even an empty record could not be leased.
-    fn check_room(&self) -> Flow {
+    fn check_room(&self) -> Result<(), Stop> {
         if self.records_left == 0 || self.passed >= RECORDS_PASSED_MAX {
             return Err(Stop::Status(LeaseStatus::More));
         }
@@ -100,7 +100,7 @@ impl Handout<'_> {
     }
 
     /// Reads once, what comes again before what is fresh, and leases what it may.
-    fn step(&mut self, source: &mut dyn Source) -> Flow {
+    fn step(&mut self, source: &mut dyn Source) -> Result<(), Stop> {
         let records_max = u64::try_from(self.records_left).unwrap_or(u64::MAX);
         let records_max = records_max.min(self.load.messages_room());
         let again = self.delivery.lanes.next_run(records_max);
@@ -128,9 +128,14 @@ impl Handout<'_> {
     }
 
     /// Leases or settles what stands in `within`, in order, and moves `fresh` behind it.
-    fn take(&mut self, within: OffsetRange, records: Vec<Record>, damaged: &[Offset]) -> Flow {
+    fn take(
+        &mut self,
+        within: OffsetRange,
+        records: Vec<Record>,
+        damaged: &[Offset],
+    ) -> Result<(), Stop> {
         let mut at = within.from;
-        let mut flow = Ok(());
+        let mut outcome = Ok(());
         for record in records {
             let offset = record.offset;
             if !within.contains(offset) || offset < at {
@@ -140,22 +145,22 @@ impl Handout<'_> {
                 self.pass_gap(OffsetRange { from: at, to: offset }, damaged);
             }
             at = offset;
-            flow = self.offer(record);
-            if flow.is_err() {
+            outcome = self.offer(record);
+            if outcome.is_err() {
                 break;
             }
             at = offset.next();
         }
-        if flow.is_ok() {
+        if outcome.is_ok() {
             self.pass_gap(OffsetRange { from: at, to: within.to }, damaged);
             at = within.to;
         }
         self.delivery.fresh = self.delivery.fresh.max(at);
-        flow
+        outcome
     }
 
     /// Leases `record`, passes it over, or stops in front of it.
-    fn offer(&mut self, record: Record) -> Flow {
+    fn offer(&mut self, record: Record) -> Result<(), Stop> {
         let offset = record.offset;
         if self.delivery.progress.is_acked(offset) {
             self.passed += 1;

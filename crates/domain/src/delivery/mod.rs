@@ -185,6 +185,7 @@ impl Delivery {
         out: &mut Vec<Lease>,
         effects: &mut Effects,
     ) -> LeaseStatus {
+        self.consumers.stop_waiting(request.consumer);
         self.tick(now, effects);
         handout::lease(self, now, request, source, out, effects)
     }
@@ -283,6 +284,7 @@ impl Delivery {
             }
         }
         self.lanes.settled(range);
+        self.consumers.next_record_changed(effects);
         if self.progress.ack(range) > 0 {
             unite(&mut effects.settled, range);
         }
@@ -341,6 +343,7 @@ impl Delivery {
             }
             None => {
                 self.lanes.take(offset);
+                self.consumers.next_record_changed(effects);
             }
         }
         let range = OffsetRange::one(offset);
@@ -355,6 +358,7 @@ impl Delivery {
         debug_assert!(!self.progress.is_acked(held.offset), "a settled record was leased");
         self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
         self.lanes.give_back(held.offset, held.failed.saturating_add(1));
+        self.consumers.next_record_changed(effects);
         effects.returned += 1;
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum State {
 }
 
 /// Leases and consumers are numbered in the order in which they came.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Naive {
     pub(crate) exactly_once: bool,
     pub(crate) states: Vec<State>,
@@ -48,23 +48,22 @@ pub(crate) struct Budget {
 }
 
 impl Naive {
-    /// Leases the next record within `budget`: its offset and attempt, or why there is none and,
-    /// if the consumer is full, how many bytes it would have to have room for.
+    /// Leases the next record within `budget`: its offset and attempt, or why there is none.
     pub(crate) fn next(
         &mut self,
         log: &Log,
         budget: &mut Budget,
-    ) -> Result<(usize, u32), (LeaseStatus, u64)> {
+    ) -> Result<(usize, u32), LeaseStatus> {
         loop {
             if budget.records == budget.records_max {
-                return Err((LeaseStatus::More, 0));
+                return Err(LeaseStatus::More);
             }
             if !self.fits(budget.consumer, 1) {
-                return Err((LeaseStatus::Full, 1));
+                return Err(LeaseStatus::Full);
             }
             let waiting = self.states.iter().position(|state| *state == State::Waiting);
             let fresh = self.states.iter().position(|state| *state == State::Fresh);
-            let Some(offset) = waiting.or(fresh) else { return Err((LeaseStatus::Drained, 0)) };
+            let Some(offset) = waiting.or(fresh) else { return Err(LeaseStatus::Drained) };
             match *log.place(Offset(offset as u64)) {
                 Place::Gap => self.states[offset] = State::Settled { is_durable: false },
                 Place::Damaged => self.states[offset] = State::Passed,
@@ -81,12 +80,12 @@ impl Naive {
         offset: usize,
         bytes: usize,
         budget: &mut Budget,
-    ) -> Result<(usize, u32), (LeaseStatus, u64)> {
+    ) -> Result<(usize, u32), LeaseStatus> {
         if budget.records > 0 && budget.bytes + bytes > budget.bytes_max {
-            return Err((LeaseStatus::More, 0));
+            return Err(LeaseStatus::More);
         }
         if !self.fits(budget.consumer, bytes as u64) {
-            return Err((LeaseStatus::Full, bytes as u64));
+            return Err(LeaseStatus::Full);
         }
         budget.records += 1;
         budget.bytes += bytes;
@@ -100,7 +99,7 @@ impl Naive {
         Ok((offset, self.failed[offset] + 1))
     }
 
-    pub(crate) fn fits(&self, consumer: usize, more: u64) -> bool {
+    fn fits(&self, consumer: usize, more: u64) -> bool {
         let (mut messages, mut total) = (0, 0);
         for state in &self.states {
             if let State::Leased { consumer: holder, bytes, .. } = *state

@@ -90,10 +90,7 @@ impl Progress {
         let fresh = self.above.insert(from.0, to.0);
         self.cursor = Offset(self.above.next_clear(from.0));
         self.above.drop_below(self.cursor.0);
-        self.first_above = self
-            .above
-            .next_set(self.cursor.0)
-            .map_or(NEVER_ACKED, Offset);
+        self.first_above = self.above.next_set(self.cursor.0).map_or(NEVER_ACKED, Offset);
         fresh
     }
 
@@ -111,9 +108,7 @@ impl Progress {
 
     /// The unsettled offsets that were tried, ascending.
     pub fn attempts(&self) -> impl Iterator<Item = (Offset, Attempt)> + '_ {
-        self.attempts
-            .iter()
-            .map(|(&offset, &attempt)| (offset, attempt))
+        self.attempts.iter().map(|(&offset, &attempt)| (offset, attempt))
     }
 
     /// The acked offsets above the cursor as ascending ranges that do not touch.
@@ -122,10 +117,7 @@ impl Progress {
         std::iter::from_fn(move || {
             let start = self.above.next_set(from)?;
             from = self.above.next_clear(start);
-            Some(OffsetRange {
-                from: Offset(start),
-                to: Offset(from),
-            })
+            Some(OffsetRange { from: Offset(start), to: Offset(from) })
         })
     }
 
@@ -139,11 +131,7 @@ impl Progress {
         let mut unacked = Vec::new();
         let mut from = self.next_unacked(range.from);
         while from < range.to {
-            let to = self
-                .above
-                .next_set(from.0)
-                .map_or(range.to, Offset)
-                .min(range.to);
+            let to = self.above.next_set(from.0).map_or(range.to, Offset).min(range.to);
             unacked.push(OffsetRange { from, to });
             from = self.next_unacked(to);
         }
@@ -153,11 +141,7 @@ impl Progress {
     /// The lowest offset from `from` on that is not acked.
     pub fn next_unacked(&self, from: Offset) -> Offset {
         let from = from.max(self.cursor);
-        if from < self.first_above {
-            from
-        } else {
-            Offset(self.above.next_clear(from.0))
-        }
+        if from < self.first_above { from } else { Offset(self.above.next_clear(from.0)) }
     }
 
     /// Takes a change as the log brings it.

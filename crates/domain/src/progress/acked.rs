@@ -46,11 +46,8 @@ impl Acked {
             self.insert_in_page(first, from % PAGE, to % PAGE)
         } else {
             let full_from = from.div_ceil(PAGE);
-            let head = if full_from > first {
-                self.insert_in_page(first, from % PAGE, PAGE)
-            } else {
-                0
-            };
+            let head =
+                if full_from > first { self.insert_in_page(first, from % PAGE, PAGE) } else { 0 };
             head + self.fill(full_from, last) + self.insert_in_page(last, 0, to % PAGE)
         };
         self.count += fresh;
@@ -63,22 +60,14 @@ impl Acked {
         if self.full_run_of(page).is_some() {
             return Some(from);
         }
-        if let Some(found) = self
-            .bits
-            .get(&page)
-            .and_then(|bits| bits.next_set(from % PAGE))
-        {
+        if let Some(found) = self.bits.get(&page).and_then(|bits| bits.next_set(from % PAGE)) {
             return Some(page * PAGE + found);
         }
         let in_bits = self
             .bits
             .range(page + 1..)
             .find_map(|(&number, bits)| bits.next_set(0).map(|found| number * PAGE + found));
-        let in_full = self
-            .full
-            .range(page + 1..)
-            .next()
-            .map(|(&first, _)| first * PAGE);
+        let in_full = self.full.range(page + 1..).next().map(|(&first, _)| first * PAGE);
         in_bits.into_iter().chain(in_full).min()
     }
 
@@ -135,11 +124,7 @@ impl Acked {
             .collect();
         for (&page, bits) in &self.bits {
             let numbered = (page * PER_PAGE..).zip(bits.words);
-            words.extend(
-                numbered
-                    .filter(|&(_, word)| word != 0)
-                    .map(|(at, word)| (at, 1, word)),
-            );
+            words.extend(numbered.filter(|&(_, word)| word != 0).map(|(at, word)| (at, 1, word)));
         }
         words.sort_unstable();
         words
@@ -162,10 +147,7 @@ impl Acked {
         if from >= to || self.full_run_of(page).is_some() {
             return 0;
         }
-        let bits = self
-            .bits
-            .entry(page)
-            .or_insert_with(|| Box::new(Bits::EMPTY));
+        let bits = self.bits.entry(page).or_insert_with(|| Box::new(Bits::EMPTY));
         let fresh = bits.set(from, to);
         if bits.count == PAGE {
             self.bits.remove(&page);
@@ -205,16 +187,10 @@ impl Acked {
 }
 
 impl Bits {
-    const EMPTY: Self = Self {
-        words: [0; WORDS],
-        count: 0,
-    };
+    const EMPTY: Self = Self { words: [0; WORDS], count: 0 };
 
     fn word(&self, number: u64) -> u64 {
-        self.words
-            .get(word_index(number))
-            .copied()
-            .unwrap_or_default()
+        self.words.get(word_index(number)).copied().unwrap_or_default()
     }
 
     fn set(&mut self, from: u64, to: u64) -> u64 {
@@ -281,9 +257,5 @@ fn word_index(number: u64) -> usize {
 fn mask_within(from: u64, to: u64, start: u64) -> u64 {
     let from = from.saturating_sub(start).min(WORD);
     let to = to.saturating_sub(start).min(WORD);
-    if from >= to {
-        0
-    } else {
-        (u64::MAX << from) & (u64::MAX >> (WORD - to))
-    }
+    if from >= to { 0 } else { (u64::MAX << from) & (u64::MAX >> (WORD - to)) }
 }

@@ -60,20 +60,12 @@ impl Progress {
         let mut next = self.cursor.0 / WORD;
         for (first, words, value) in self.above.words() {
             if first > next {
-                runs.push(Run {
-                    kind: EMPTY,
-                    words: first - next,
-                    mixed: Vec::new(),
-                });
+                runs.push(Run { kind: EMPTY, words: first - next, mixed: Vec::new() });
             }
             let kind = if value == u64::MAX { FULL } else { MIXED };
             match runs.last_mut() {
                 Some(run) if run.kind == kind => run.words += words,
-                _ => runs.push(Run {
-                    kind,
-                    words,
-                    mixed: Vec::new(),
-                }),
+                _ => runs.push(Run { kind, words, mixed: Vec::new() }),
             }
             if let (MIXED, Some(run)) = (kind, runs.last_mut()) {
                 run.mixed.push(value);
@@ -133,10 +125,7 @@ fn take_progress(input: &mut Input<'_>) -> Result<Progress, Malformed> {
     for _ in 0..input.number()? {
         word = take_run(input, &mut progress, word)?;
     }
-    progress.first_above = progress
-        .above
-        .next_set(progress.cursor.0)
-        .map_or(NEVER_ACKED, Offset);
+    progress.first_above = progress.above.next_set(progress.cursor.0).map_or(NEVER_ACKED, Offset);
     for (offset, attempt) in take_attempts(input)? {
         if progress.is_acked(offset) || progress.attempts.insert(offset, attempt).is_some() {
             return Err(Malformed);
@@ -206,10 +195,7 @@ fn take_ranges(input: &mut Input<'_>) -> Result<Vec<OffsetRange>, Malformed> {
     for _ in 0..count {
         let from = input.step(end)?;
         end = from.checked_add(input.number()?).ok_or(Malformed)?;
-        let range = OffsetRange {
-            from: Offset(from),
-            to: Offset(end),
-        };
+        let range = OffsetRange { from: Offset(from), to: Offset(end) };
         if range.is_empty() {
             return Err(Malformed);
         }
@@ -240,13 +226,7 @@ fn take_attempts(input: &mut Input<'_>) -> Result<Vec<(Offset, Attempt)>, Malfor
     for _ in 0..count {
         before = input.step(before)?;
         let count = u32::try_from(input.number()?).map_err(|_| Malformed)?;
-        attempts.push((
-            Offset(before),
-            Attempt {
-                count,
-                due: Timestamp(input.number()?),
-            },
-        ));
+        attempts.push((Offset(before), Attempt { count, due: Timestamp(input.number()?) }));
     }
     Ok(attempts)
 }
@@ -280,11 +260,7 @@ impl Input<'_> {
     /// more memory than its own length allows.
     fn count(&mut self, bytes_min: usize) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
-        if count > self.bytes.len() / bytes_min {
-            Err(Malformed)
-        } else {
-            Ok(count)
-        }
+        if count > self.bytes.len() / bytes_min { Err(Malformed) } else { Ok(count) }
     }
 
     fn word(&mut self) -> Result<u64, Malformed> {
@@ -294,18 +270,10 @@ impl Input<'_> {
     }
 
     fn expect_version(&mut self) -> Result<(), Malformed> {
-        if self.number()? == VERSION {
-            Ok(())
-        } else {
-            Err(Malformed)
-        }
+        if self.number()? == VERSION { Ok(()) } else { Err(Malformed) }
     }
 
     fn end(&self) -> Result<(), Malformed> {
-        if self.bytes.is_empty() {
-            Ok(())
-        } else {
-            Err(Malformed)
-        }
+        if self.bytes.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 }

@@ -31,9 +31,7 @@ impl Naive {
     }
 
     fn next_unacked(&self, from: u64) -> u64 {
-        (from..)
-            .find(|offset| !self.acked.contains(offset))
-            .unwrap()
+        (from..).find(|offset| !self.acked.contains(offset)).unwrap()
     }
 
     fn unacked_in(&self, range: OffsetRange) -> Vec<OffsetRange> {
@@ -54,17 +52,11 @@ impl Naive {
 }
 
 fn range(from: u64, to: u64) -> OffsetRange {
-    OffsetRange {
-        from: Offset(from),
-        to: Offset(to),
-    }
+    OffsetRange { from: Offset(from), to: Offset(to) }
 }
 
 fn attempt(count: u32) -> Attempt {
-    Attempt {
-        count,
-        due: Timestamp(u64::from(count) * 1_000),
-    }
+    Attempt { count, due: Timestamp(u64::from(count) * 1_000) }
 }
 
 /// Short ranges that cluster, long ones that fill pages, and single offsets near the start.
@@ -96,18 +88,9 @@ fn any_step() -> impl Strategy<Value = Step> {
 fn same(progress: &Progress, naive: &Naive) {
     let cursor = naive.next_unacked(0);
     assert_eq!(progress.cursor(), Offset(cursor));
-    assert_eq!(
-        progress.acked_above_count(),
-        naive.acked.range(cursor..).count() as u64
-    );
-    assert_eq!(
-        progress.acked_ranges_above().collect::<Vec<_>>(),
-        naive.ranges_above(cursor)
-    );
-    let attempts: BTreeMap<_, _> = progress
-        .attempts()
-        .map(|(o, attempt)| (o.0, attempt))
-        .collect();
+    assert_eq!(progress.acked_above_count(), naive.acked.range(cursor..).count() as u64);
+    assert_eq!(progress.acked_ranges_above().collect::<Vec<_>>(), naive.ranges_above(cursor));
+    let attempts: BTreeMap<_, _> = progress.attempts().map(|(o, attempt)| (o.0, attempt)).collect();
     assert_eq!(attempts, naive.attempts);
 }
 
@@ -261,9 +244,7 @@ fn any_change() -> impl Strategy<Value = ProgressChange> {
     let ranges = || {
         proptest::collection::vec(any_range(), 0..6).prop_map(|unsorted| {
             let mut ranges = Vec::new();
-            unsorted
-                .into_iter()
-                .for_each(|range| unite(&mut ranges, range));
+            unsorted.into_iter().for_each(|range| unite(&mut ranges, range));
             ranges
         })
     };
@@ -301,10 +282,7 @@ fn a_huge_range_costs_no_more_than_a_small_one() {
     assert_eq!(round_trip(&progress), progress);
     assert_eq!(progress.next_unacked(Offset(71)), NEVER_ACKED);
     assert_eq!(progress.ack(range(0, 70)), 70);
-    assert_eq!(
-        (progress.cursor(), progress.acked_above_count()),
-        (NEVER_ACKED, 0)
-    );
+    assert_eq!((progress.cursor(), progress.acked_above_count()), (NEVER_ACKED, 0));
     assert_eq!(round_trip(&progress), progress);
 }
 
@@ -314,10 +292,7 @@ fn the_cursor_jumps_over_what_was_acked_out_of_order() {
     progress.ack(range(6, 20_000));
     assert_eq!(progress.cursor(), Offset(5));
     progress.ack(OffsetRange::one(Offset(5)));
-    assert_eq!(
-        (progress.cursor(), progress.acked_above_count()),
-        (Offset(20_000), 0)
-    );
+    assert_eq!((progress.cursor(), progress.acked_above_count()), (Offset(20_000), 0));
 }
 
 #[test]
@@ -328,10 +303,7 @@ fn attempts_of_settled_offsets_are_forgotten_and_ignored() {
     progress.set_attempt(Offset(8), attempt(2));
     progress.ack(OffsetRange::one(Offset(7)));
     progress.apply(&ProgressChange::Attempts(vec![(Offset(7), attempt(3))]));
-    assert_eq!(
-        progress.attempts().collect::<Vec<_>>(),
-        [(Offset(8), attempt(2))]
-    );
+    assert_eq!(progress.attempts().collect::<Vec<_>>(), [(Offset(8), attempt(2))]);
     assert_eq!(progress.attempt(Offset(7)), None);
 }
 
@@ -341,11 +313,7 @@ fn of_two_attempts_merged_the_later_stays() {
         ProgressChange::Attempts(vec![(Offset(9), attempt(1)), (Offset(3), attempt(1))]);
     let later = vec![(Offset(9), attempt(2)), (Offset(1), attempt(1))];
     assert_eq!(change.merge(ProgressChange::Attempts(later)), None);
-    let united = [
-        (Offset(1), attempt(1)),
-        (Offset(3), attempt(1)),
-        (Offset(9), attempt(2)),
-    ];
+    let united = [(Offset(1), attempt(1)), (Offset(3), attempt(1)), (Offset(9), attempt(2))];
     assert_eq!(change, ProgressChange::Attempts(united.into()));
 }
 

@@ -136,7 +136,9 @@ impl Broker {
             self.load_topic(&entry).await?;
         }
         for entry in self.entries(Kind::Subscription).await? {
-            self.load_subscription(&entry).await?;
+            // What was replayed from the log is in no checkpoint yet, and the next one moves the
+            // position past it.
+            self.load_subscription(&entry).await?.mark_changed();
         }
         Ok(())
     }

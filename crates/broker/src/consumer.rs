@@ -27,6 +27,8 @@ pub struct Consumer {
     ack_deadline: Option<Duration>,
     records_max: usize,
     has_waited: bool,
+    /// There was nothing to lease when it looked last.
+    is_idle: bool,
     fetch: Fetch,
 }
 
@@ -55,6 +57,7 @@ impl Consumer {
             ack_deadline,
             records_max,
             has_waited: false,
+            is_idle: false,
             fetch: Fetch::None,
         })
     }
@@ -68,6 +71,7 @@ impl Consumer {
     /// already holds all it may.
     pub fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
         loop {
+            self.is_idle = false;
             let ends_fetch = matches!(self.fetch, Fetch::Reading(_));
             let fetched = ready!(self.poll_fetched(context))?;
             let mut ask = Ask {
@@ -88,12 +92,22 @@ impl Consumer {
                     }
                     return Poll::Ready(Ok(leases));
                 }
-                Step::Wait => {
+                step @ (Step::Wait | Step::WaitForFetch) => {
                     self.has_waited = true;
+                    self.is_idle = matches!(step, Step::Wait);
                     return Poll::Pending;
                 }
                 Step::Fetch(from) => self.start_fetch(from),
             }
+        }
+    }
+
+    /// The next leases, or none if there is nothing to lease now. Waits for the disk, but not for
+    /// records to come.
+    fn poll_lease_now(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
+        match self.poll_lease(context) {
+            Poll::Pending if self.is_idle => Poll::Ready(Ok(Vec::new())),
+            other => other,
         }
     }
 
@@ -151,16 +165,13 @@ pub(crate) async fn pull(
     let records_max = records_max.min(limits::PULL_MESSAGES_MAX);
     let clock = Arc::clone(&runtime.clock);
     let mut consumer = Consumer::new(subscription, runtime, Flow::default(), None, records_max)?;
-    let mut lease = std::pin::pin!(poll_fn(|context| consumer.poll_lease(context)));
-    if let Poll::Ready(leases) = futures::poll!(&mut lease) {
-        return leases;
-    }
-    if wait.is_zero() {
-        return Ok(Vec::new());
+    let leases = poll_fn(|context| consumer.poll_lease_now(context)).await?;
+    if !leases.is_empty() || wait.is_zero() {
+        return Ok(leases);
     }
     let until = clock.now().plus(wait);
     tokio::select! {
-        leases = lease => leases,
+        leases = poll_fn(|context| consumer.poll_lease(context)) => leases,
         () = clock.sleep_until(until) => Ok(Vec::new()),
     }
 }

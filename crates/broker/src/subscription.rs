@@ -72,6 +72,8 @@ pub(crate) enum Step {
     Fetch(Offset),
     /// Nothing now; the waker is called when that changes.
     Wait,
+    /// Another consumer fetches what is next; the waker is called when it is done.
+    WaitForFetch,
 }
 
 /// A consumer's request for leases.
@@ -257,7 +259,12 @@ impl Subscription {
                     return Ok(Step::Wait);
                 }
                 LeaseStatus::More => {}
-                LeaseStatus::Wanted(_) | LeaseStatus::Drained => {
+                LeaseStatus::Wanted(_) => {
+                    state.waiters.wait_for_records(ask.consumer, ask.waker);
+                    self.become_hungry(&mut state);
+                    return Ok(Step::WaitForFetch);
+                }
+                LeaseStatus::Drained => {
                     state.waiters.wait_for_records(ask.consumer, ask.waker);
                     self.become_hungry(&mut state);
                     if self.runtime.log.end(self.topic.id()) == end {

@@ -21,7 +21,8 @@ pub struct Checkpoint {
     /// Every progress frame up to here is contained in what was checkpointed so far. States may
     /// already contain later frames that are durable too: applying a change twice is harmless.
     pub position: Position,
-    /// The progress of each subscription that changed since the checkpoint before.
+    /// The progress of each subscription that changed since the checkpoint before. In the first
+    /// one after an opening that is every subscription with changes that `load` replayed.
     pub progress: Vec<(SubscriptionId, Progress)>,
     /// Subscriptions that are gone.
     pub forgotten: Vec<SubscriptionId>,

@@ -1,3 +1,18 @@
-//! The engines against their promises.
+//! The engines against their promises, and the disk engine against what disks do.
+#![expect(clippy::expect_used, reason = "helpers of tests may fail like tests")]
 
+mod bed;
+mod bounds;
+mod database_copies;
+mod disk;
+mod failing_calls;
+mod film;
+mod flipped_bits;
+mod full_disk;
+mod group_commit;
+mod history;
 mod memory;
+mod owner;
+mod power_cuts;
+mod random_lives;
+mod script;

@@ -1,0 +1,103 @@
+//! A store on a simulated disk: the ground the fault tests stand on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use storage::disk::{self, Handle, Options};
+use storage::{Engine, Error};
+use tempfile::TempDir;
+use testkit::SimDisk;
+use testkit::disk::Cut;
+
+/// A simulated disk, and a folder for the definitions database, which is real.
+pub(crate) struct Bed {
+    pub(crate) disk: SimDisk,
+    folder: TempDir,
+    open: Mutex<Vec<Handle>>,
+}
+
+impl Bed {
+    /// An empty store.
+    pub(crate) fn new() -> Self {
+        Self::on(SimDisk::new())
+    }
+
+    fn on(disk: SimDisk) -> Self {
+        Self { disk, folder: folder(), open: Mutex::default() }
+    }
+
+    /// A store of this disk and a copy of that database. A missing database stays missing.
+    pub(crate) fn of(disk: SimDisk, database: &Path) -> Self {
+        let bed = Self::on(disk);
+        for suffix in ["", "-wal"] {
+            let from = with_suffix(database, suffix);
+            if from.exists() {
+                std::fs::copy(from, with_suffix(&bed.database(), suffix)).expect("copied");
+            }
+        }
+        bed
+    }
+
+    /// This store as it is found after a power cut. Nobody may have it open.
+    pub(crate) fn after(&self, cut: Cut) -> Self {
+        Self::of(self.disk.power_cut_with(cut), &self.database())
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder.path().join("definitions")
+    }
+
+    pub(crate) fn open(&self) -> Result<Engine, Error> {
+        self.open_with(tiny())
+    }
+
+    pub(crate) fn open_with(&self, options: Options) -> Result<Engine, Error> {
+        let opened = disk::open_on(Arc::new(self.disk.clone()), &self.database(), options)?;
+        self.open.lock().push(opened.handle);
+        Ok(opened.engine)
+    }
+
+    /// Closes what was opened: when this returns no thread of it touches the disk any more.
+    pub(crate) fn close(&self) {
+        for handle in self.open.lock().drain(..) {
+            handle.close();
+        }
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// A folder in memory where there is one: the database is not what is tested here.
+pub(crate) fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.or_else(|_| tempfile::tempdir()).expect("a temporary folder")
+}
+
+/// Everything so small that a short script fills, rolls and recycles it.
+pub(crate) fn tiny() -> Options {
+    Options {
+        wal_segment_bytes: 64 << 10,
+        wal_max_bytes: 512 << 10,
+        tail_memory_bytes: 32 << 10,
+        queue_bytes_max: 1 << 20,
+        group_bytes_max: 8 << 10,
+        topic_segment_bytes: 48 << 10,
+        reserve_bytes: 64 << 10,
+        ride_delay: Duration::from_millis(5),
+        ..Options::default()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // The folder goes away with the bed.
+        self.close();
+    }
+}

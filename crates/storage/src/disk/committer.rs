@@ -31,6 +31,7 @@ impl Committer {
 
     /// The thread's life. Ends when the queue is stopped and empty, or the log has failed.
     pub(super) fn run(mut self) {
+        let _farewell = Farewell(Arc::clone(&self.shared));
         while let Some(group) = self.shared.queue.take() {
             if group.bytes.is_empty() {
                 self.answer(group.answers, group.queued_bytes);
@@ -121,6 +122,18 @@ impl Committer {
         }
         if left < bound && left.saturating_add(queued_bytes) >= bound {
             self.shared.notify_room();
+        }
+    }
+}
+
+/// Lets nobody wait for a committer that is gone.
+struct Farewell(Arc<Shared>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = std::io::Error::other("the committer has panicked");
+            self.0.fail(&Error::Unavailable(Arc::new(error)));
         }
     }
 }

@@ -66,7 +66,7 @@ impl Meta {
 }
 
 /// A topic as of some durable moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TopicRow {
     pub id: TopicId,
     pub next: Offset,

@@ -116,7 +116,13 @@ fn save(shared: &Shared, checkpoint: &Checkpoint) -> Result<()> {
     if is_past || position < shared.checkpoint.load(Ordering::Acquire) {
         return Err(Error::Conflict);
     }
-    let topics: Vec<_> = shared.topics.all().iter().map(|topic| TopicRow::of(topic)).collect();
+    let mut topics = Vec::new();
+    for topic in shared.topics.all() {
+        let row = TopicRow::of(&topic);
+        if topic.state().saved != Some(row) {
+            topics.push((topic, row));
+        }
+    }
     shared.write(|transaction| {
         let mut value = Vec::new();
         let mut put = transaction.prepare_cached(
@@ -132,12 +138,15 @@ fn save(shared: &Shared, checkpoint: &Checkpoint) -> Result<()> {
         for subscription in &checkpoint.forgotten {
             forget.execute([subscription.0.cast_signed()])?;
         }
-        for topic in &topics {
-            put_topic(transaction, *topic)?;
+        for (_, row) in &topics {
+            put_topic(transaction, *row)?;
         }
         put_meta(transaction, Meta::Checkpoint, position)
     })?;
     shared.checkpoint.fetch_max(position, Ordering::AcqRel);
+    for (topic, row) in topics {
+        topic.state().saved = Some(row);
+    }
     let mut pending = shared.pending.lock();
     pending.forget_up_to(position);
     for subscription in &checkpoint.forgotten {

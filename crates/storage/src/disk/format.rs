@@ -359,5 +359,6 @@ pub(super) fn record_bytes_max(record: &NewRecord) -> usize {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
 #[path = "format_tests.rs"]
 mod tests;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use super::format::BLOCK_BYTES;
 use super::seam::{Disk, File};
 use super::wal::{FOLDER, FREE_FOLDER, WalFile, is_full};
 
@@ -59,11 +60,15 @@ struct State {
     fault: Option<io::Error>,
     /// Bytes of the reserve that are there.
     reserve: u64,
+    /// How many are at work that may have to use the reserve.
+    spenders: usize,
     /// Counts the files made, for their names.
     made: u64,
     /// Nobody shall wait for space any more.
     closing: bool,
     closed: bool,
+    /// The thread has panicked.
+    gone: bool,
 }
 
 impl State {
@@ -80,10 +85,12 @@ impl Keeper {
         reserve_bytes: u64,
         room: Arc<Notify>,
     ) -> Self {
+        // A small log file made from the reserve must leave enough to move a whole one.
+        let slack = if reserve_bytes > 0 { file_bytes / 8 } else { 0 };
         Self {
             disk,
             file_bytes,
-            reserve_bytes,
+            reserve_bytes: reserve_bytes + slack,
             state: Mutex::default(),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -133,6 +140,9 @@ impl Keeper {
                 state.wanted = false;
                 return Ok(state.ready.remove(at));
             }
+            if state.gone {
+                return Err(io::Error::other("nobody makes log files any more"));
+            }
             if let Some(fault) = state.fault.take() {
                 state.starving = None;
                 return Err(fault);
@@ -157,6 +167,13 @@ impl Keeper {
         Ok(())
     }
 
+    /// Until the answer is dropped, what is freed on a full disk is not taken for the reserve or
+    /// for files made ahead: somebody is about to use it.
+    pub(super) fn spend(&self) -> Spending<'_> {
+        self.state.lock().spenders += 1;
+        Spending(self)
+    }
+
     /// Frees `bytes` of the reserve for something that must go on; `false` if there is none.
     pub(super) fn release(&self, bytes: u64) -> bool {
         self.release_locked(&mut self.state.lock(), bytes)
@@ -164,9 +181,8 @@ impl Keeper {
 
     fn release_locked(&self, state: &mut State, bytes: u64) -> bool {
         self.note_full();
-        self.work.notify_one();
         if state.reserve == 0 {
-            return false;
+            return self.give_up_ready(state);
         }
         let rest = state.reserve.saturating_sub(bytes);
         let name = reserve_name();
@@ -182,13 +198,25 @@ impl Keeper {
         state.reserve == rest
     }
 
+    /// Removes a file that was made ahead.
+    fn give_up_ready(&self, state: &mut State) -> bool {
+        let Some(file) = state.ready.pop() else { return false };
+        match self.disk.remove(&file.name) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, "cannot remove a spare log file");
+                false
+            }
+        }
+    }
+
     /// Takes back a log file that is not needed any more, for reuse if it is worth it.
     pub(super) fn recycle(&self, file: &WalFile) -> io::Result<()> {
         let name = {
             let mut state = self.state.lock();
-            let reuse = state.reserve >= self.reserve_bytes
-                && state.ready.len() < READY_MAX
-                && file.header.length == self.file_bytes;
+            let wanted = state.reserve >= self.reserve_bytes || state.starving.is_some();
+            let reuse =
+                wanted && state.ready.len() < READY_MAX && file.header.length == self.file_bytes;
             reuse.then(|| state.next_name())
         };
         if let Some(name) = name {
@@ -229,6 +257,7 @@ impl Keeper {
 
     /// The thread's life.
     pub(super) fn run(&self) {
+        let _farewell = Farewell(self);
         let mut state = self.state.lock();
         while !state.closed {
             if self.has_work(&state) {
@@ -243,8 +272,13 @@ impl Keeper {
     }
 
     fn has_work(&self, state: &State) -> bool {
-        let file = state.starving.is_some() || (state.wanted && state.ready.is_empty());
-        file || state.reserve < self.reserve_bytes || self.is_full()
+        if state.starving.is_some() {
+            return true;
+        }
+        if self.is_full() {
+            return state.spenders == 0;
+        }
+        (state.wanted && state.ready.is_empty()) || state.reserve < self.reserve_bytes
     }
 
     /// Does one thing; `false` if it has to be tried again later.
@@ -280,13 +314,13 @@ impl Keeper {
     fn feed(&self, state: &mut MutexGuard<'_, State>, length: u64) -> bool {
         let mut result = self.make_ready(state, self.file_bytes.max(length));
         if result.as_ref().is_err_and(is_full) {
+            // A small one: what is left of the reserve is for the trim that gives files back.
+            let small = length.max(self.file_bytes / 16).next_multiple_of(BLOCK_BYTES);
             self.note_full();
-            if self.release_locked(state, self.file_bytes.max(length)) {
-                result = self.make_ready(state, self.file_bytes.max(length));
+            result = self.make_ready(state, small);
+            while result.as_ref().is_err_and(is_full) && self.release_locked(state, small) {
+                result = self.make_ready(state, small);
             }
-        }
-        if result.as_ref().is_err_and(is_full) {
-            result = self.make_ready(state, length.max(self.file_bytes / 16));
         }
         match result {
             Ok(()) => {}
@@ -354,6 +388,30 @@ impl Keeper {
         if self.full.swap(false, Ordering::AcqRel) {
             tracing::info!("disk has space again: messages are taken");
             self.room.notify_waiters();
+        }
+    }
+}
+
+/// See `Keeper::spend`.
+pub(super) struct Spending<'keeper>(&'keeper Keeper);
+
+impl Drop for Spending<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().spenders -= 1;
+        self.0.look_again();
+    }
+}
+
+/// Lets nobody wait for a keeper that is gone.
+struct Farewell<'keeper>(&'keeper Keeper);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self.0.state.lock();
+            state.closing = true;
+            state.gone = true;
+            self.0.ready.notify_one();
         }
     }
 }

@@ -18,7 +18,7 @@ use super::store::Shared;
 use super::tail::Filling;
 use super::topic::{State, Topic};
 use super::wal::WalFile;
-use crate::{Batch, ReadLimit, Result, TailRead};
+use crate::{Batch, Error, ReadLimit, Result, TailRead};
 
 /// Bytes of the log read at a time, at most, unless a record is longer.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -121,6 +121,7 @@ fn read_segment(
     let read = reader.and_then(|mut reader| reader.read(filling));
     match read {
         // A trim may have dropped it since it was looked up; then it is looked up again.
+        Err(Error::NotFound) => Ok(true),
         Err(_) if !is_current(topic, segment) => Ok(true),
         other => other,
     }

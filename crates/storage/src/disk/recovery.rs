@@ -74,7 +74,7 @@ fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<
     keeper.start().map_err(unavailable)?;
     let free = keeper.first_file();
     let file = free
-        .and_then(|free| begin(disk, &free, FIRST, 1))
+        .and_then(|free| begin(disk, &free, FIRST, 1, |act| act()))
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
     database.complete(FIRST)?;
     let files = vec![Arc::new(file)];

@@ -70,7 +70,10 @@ impl Segment {
         if let Some(marks) = self.marks.get() {
             return Ok(Arc::clone(marks));
         }
-        let marks: Arc<[Mark]> = database.marks(self.topic, self.first)?.into();
+        let mut marks = database.marks(self.topic, self.first)?;
+        // The segment may have grown since this was read of it.
+        marks.retain(|mark| mark.at < self.length);
+        let marks: Arc<[Mark]> = marks.into();
         Ok(Arc::clone(self.marks.get_or_init(|| marks)))
     }
 }

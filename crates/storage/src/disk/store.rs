@@ -9,7 +9,6 @@ use domain::{Epoch, Offset, TopicId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::Options;
 use super::committer::Committer;
 use super::database::{Database, Meta, is_disk_full, put_meta};
 use super::keeper::Keeper;
@@ -22,6 +21,7 @@ use super::seam::Disk;
 use super::segments::Files;
 use super::topic::{Topic, Topics};
 use super::wal::{Wal, Writer};
+use super::{Durability, Options};
 use crate::{Claim, Commit, Error, Future, Listener, Position, Receipt, Result};
 
 /// Bytes of the reserve that are freed when SQLite finds the disk full.
@@ -120,7 +120,7 @@ impl Store {
             active,
             at: recovered.at,
             number: recovered.number,
-            syncs: options.durability == super::Durability::Fsync,
+            syncs: options.durability == Durability::Fsync,
             asked: false,
         };
         let store = Self { shared, threads: Mutex::default() };
@@ -245,15 +245,18 @@ impl Shared {
         &self,
         change: impl Fn(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
+        let mut spending = None;
         loop {
             self.check_open()?;
             let position = self.position.load(Ordering::Acquire);
+            self.sync_unsynced()?;
             let written = self.database.write(|transaction| {
                 put_meta(transaction, Meta::Position, position)?;
                 change(transaction)
             });
             match written {
                 Err(error) if is_disk_full(&error) => {
+                    spending.get_or_insert_with(|| self.keeper.spend());
                     if !self.keeper.release(DATABASE_BYTES) {
                         return Err(Error::Full);
                     }
@@ -261,6 +264,16 @@ impl Shared {
                 other => return other,
             }
         }
+    }
+
+    /// SQLite names only what is on stable storage, also where commits are not synced one by one.
+    fn sync_unsynced(&self) -> Result<()> {
+        if self.options.durability == Durability::Os
+            && let Some(newest) = self.wal.newest()
+        {
+            newest.file.sync().map_err(unavailable)?;
+        }
+        Ok(())
     }
 
     /// Takes over `topic` under a new epoch.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use domain::{Offset, Timestamp, TopicId};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use super::database::TopicRow;
 use super::format::record_seed;
 use super::index::WalIndex;
 use super::segments::Segment;
@@ -37,6 +38,8 @@ pub(super) struct State {
     pub log: WalIndex,
     /// The older records, in segment files, ascending.
     pub segments: Vec<Arc<Segment>>,
+    /// What the last checkpoint wrote of it.
+    pub saved: Option<TopicRow>,
     /// Whether it was claimed since the store was opened.
     pub claimed: bool,
 }
@@ -49,6 +52,7 @@ impl Topic {
             chunks: Chunks::default(),
             log: WalIndex::default(),
             segments: Vec::new(),
+            saved: None,
             claimed: false,
         };
         Self { id, seed: record_seed(id), state: Mutex::new(state) }

@@ -22,6 +22,7 @@ const GATHERED_BYTES_MAX: usize = 16 << 20;
 /// Frees what `keep` allows, oldest log file first, then segments.
 pub(super) fn trim(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
     let _one_at_a_time = shared.trimming.lock();
+    let _spending = shared.keeper.spend();
     shared.pressed.store(false, Ordering::Relaxed);
     let mut trimmed = Trimmed::default();
     while let Some((file, last_group)) = shared.wal.oldest_filled() {
@@ -180,7 +181,6 @@ fn drop_segments(shared: &Shared, keep: &dyn Keep, trimmed: &mut Trimmed) -> Res
         trimmed.bytes_freed += segment.length;
         trimmed.records_dropped += segment.records;
     }
-    shared.keeper.look_again();
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Checks every checksum and every reference of a store, and says where a fault is.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ pub fn verify(folder: &Path) -> Result<Report> {
 
 /// Checks a store whose log and segments are on `disk`, without changing it.
 pub fn verify_on(disk: Arc<dyn Disk>, database: &Path) -> Result<Report> {
-    let mut check = Check { disk, report: Report::default(), last: 0, ends: Vec::new() };
+    let mut check = Check { disk, report: Report::default(), last: 0, ends: BTreeMap::new() };
     let stored = check.database(database);
     let lowest = stored.as_ref().map_or(0, |(_, stored)| stored.lowest_file);
     check.log(lowest)?;
@@ -80,7 +81,7 @@ struct Check {
     /// The number of the last whole group.
     last: u64,
     /// The end of each topic in the log.
-    ends: Vec<(TopicId, domain::Offset)>,
+    ends: BTreeMap<TopicId, domain::Offset>,
 }
 
 impl Check {
@@ -211,16 +212,9 @@ impl Check {
             let at = start + (frame.records.len() - rest.len()) as u64;
             self.fault(file.name(), at, "a record of the log is damaged");
         }
-        match self.ends.iter_mut().find(|(topic, _)| *topic == frame.topic) {
-            Some((_, end)) => {
-                let follows = *end == frame.first;
-                *end = frame.end();
-                if !follows {
-                    let what = "the offsets of a topic do not follow each other";
-                    self.fault(file.name(), start, what);
-                }
-            }
-            None => self.ends.push((frame.topic, frame.end())),
+        let before = self.ends.insert(frame.topic, frame.end());
+        if before.is_some_and(|end| end != frame.first) {
+            self.fault(file.name(), start, "the offsets of a topic do not follow each other");
         }
     }
 
@@ -233,7 +227,7 @@ impl Check {
             self.fault(&file, 0, what);
         }
         for row in &stored.topics {
-            if self.ends.iter().any(|(topic, end)| *topic == row.id && *end < row.next) {
+            if self.ends.get(&row.id).is_some_and(|end| *end < row.next) {
                 self.fault(&file, 0, what);
             }
         }

@@ -76,6 +76,11 @@ impl Wal {
         self.files.read().get(&sequence).cloned()
     }
 
+    /// The file that is being written.
+    pub(super) fn newest(&self) -> Option<Arc<WalFile>> {
+        self.files.read().values().next_back().cloned()
+    }
+
     /// The oldest file and the number of its last group; `None` if it is being written.
     pub(super) fn oldest_filled(&self) -> Option<(Arc<WalFile>, u64)> {
         let files = self.files.read();
@@ -144,7 +149,8 @@ impl Writer {
         }
         let number = self.number + 1;
         finish_group(&mut group.bytes, number, group.body_length, self.active.header.salt);
-        self.write_bytes(&group.bytes).map_err(WriteFault::Unknown)?;
+        let write = || self.active.file.write_at(&group.bytes, self.at);
+        self.patiently(length, &write).map_err(WriteFault::Unknown)?;
         if self.syncs {
             self.active.file.sync().map_err(WriteFault::Unknown)?;
         }
@@ -162,11 +168,13 @@ impl Writer {
 
     /// A write that finds no space has lost nothing: it is repeated, from the reserve or once
     /// there is space again.
-    fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+    fn patiently(&self, bytes: u64, act: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+        let mut spending = None;
         loop {
-            match self.active.file.write_at(bytes, self.at) {
+            match act() {
                 Err(error) if is_full(&error) => {
-                    self.keeper.wait_for_space(bytes.len() as u64).map_err(|()| error)?;
+                    spending.get_or_insert_with(|| self.keeper.spend());
+                    self.keeper.wait_for_space(bytes).map_err(|()| error)?;
                 }
                 other => return other,
             }
@@ -174,16 +182,15 @@ impl Writer {
     }
 
     fn roll(&mut self, group_bytes: u64) -> io::Result<()> {
+        if !self.syncs {
+            // SQLite relies on what is in a file that is not the last.
+            self.active.file.sync()?;
+        }
         let free = self.keeper.take_file(BLOCK_BYTES + group_bytes)?;
         let sequence = self.active.header.sequence + 1;
-        let next = match begin(self.disk.as_ref(), &free, sequence, self.number + 1) {
-            Err(error) if is_full(&error) => {
-                self.keeper.wait_for_space(free.length).map_err(|()| error)?;
-                begin(self.disk.as_ref(), &free, sequence, self.number + 1)?
-            }
-            other => other?,
-        };
-        let next = Arc::new(next);
+        let patiently = |act: &dyn Fn() -> io::Result<()>| self.patiently(BLOCK_BYTES, act);
+        let disk = self.disk.as_ref();
+        let next = Arc::new(begin(disk, &free, sequence, self.number + 1, patiently)?);
         self.wal.push(Arc::clone(&next), &self.active);
         self.active = next;
         self.at = BLOCK_BYTES;
@@ -192,18 +199,19 @@ impl Writer {
     }
 }
 
-/// Makes `free` the log file `sequence`. It gets its name only when its header is durable, so a
+/// Makes `free` the log file `sequence`; `patiently` repeats what finds no space. It gets its name only when its header is durable, so a
 /// damaged header under that name is never the trace of a crash.
 pub(super) fn begin(
     disk: &dyn Disk,
     free: &FreeFile,
     sequence: u64,
     first_group: u64,
+    patiently: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<WalFile> {
     let header = FileHeader { sequence, salt: salt(), first_group, length: free.length };
-    free.file.write_at(&header.encode(), 0)?;
+    patiently(&|| free.file.write_at(&header.encode(), 0))?;
     free.file.sync()?;
-    disk.rename(&free.name, &file_name(sequence))?;
+    patiently(&|| disk.rename(&free.name, &file_name(sequence)))?;
     disk.sync_folder(FOLDER)?;
     disk.sync_folder(FREE_FOLDER)?;
     Ok(WalFile::new(header, Arc::clone(&free.file)))

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) wal_max_bytes: usize,
     pub(crate) wal_segment_bytes: usize,
     pub(crate) wal_wraps: u32,
+    /// How long a server may take to finish its chores after a round.
+    pub(crate) settle_time_max: Duration,
     /// Messages published before anything is measured.
     pub(crate) warm_up: u64,
     /// Messages of a round end to end, and how far the publisher may be ahead.
@@ -58,6 +60,7 @@ impl Plan {
             wal_max_bytes: 64 << 20,
             wal_segment_bytes: 16 << 20,
             wal_wraps: 4,
+            settle_time_max: Duration::from_secs(10),
             warm_up: 80_000,
             stream_messages: 300_000,
             stream_lead: 20_000,
@@ -76,12 +79,17 @@ impl Plan {
     /// A few seconds in all.
     pub(crate) fn quick() -> Self {
         Self {
+            batches: vec![1, 100],
+            in_flight: vec![1, 64],
             rounds: 1,
             round_time: Duration::from_millis(50),
             round_time_max: Duration::from_millis(100),
+            wal_max_bytes: 32 << 20,
+            settle_time_max: Duration::ZERO,
             warm_up: 100,
             stream_messages: 2000,
             stream_lead: 1000,
+            latency_rates: vec![5000],
             latency_time: Duration::from_millis(200),
             backlog: 2000,
             pull_backlog: 1000,

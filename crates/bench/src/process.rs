@@ -11,12 +11,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use crate::clock;
+
 /// A server that does not listen after so long has failed.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How long a server may take to finish its chores after a round.
-const SETTLE_POLLS_MAX: u32 = 200;
-const SETTLE_POLL: Duration = Duration::from_millis(50);
+/// A process that used no processor time for so long is idle.
+const IDLE: Duration = Duration::from_millis(50);
 
 /// A running server, killed when dropped.
 pub(crate) struct Process {
@@ -72,17 +73,18 @@ impl Process {
         Ok(Memory { resident, peak: status_bytes(&status, "VmHWM:")? })
     }
 
-    /// Waits until the process is idle, so that what it still has to do neither is forgotten nor
-    /// slows down whoever is measured next.
-    pub(crate) async fn settle(&self) -> Result<()> {
-        let mut before = self.cpu()?;
-        for _ in 0..SETTLE_POLLS_MAX {
-            sleep(SETTLE_POLL).await;
-            let now = self.cpu()?;
+    /// Waits, but not for ever, until the process is idle, so that what it still has to do neither
+    /// is forgotten nor slows down whoever is measured next.
+    pub(crate) async fn settle(&self, time_max: Duration) -> Result<()> {
+        let start = clock::now();
+        let mut before = None;
+        while start.elapsed() < time_max {
+            let now = Some(self.cpu()?);
             if now == before {
                 return Ok(());
             }
             before = now;
+            sleep(IDLE).await;
         }
         Ok(())
     }

@@ -86,7 +86,8 @@ impl Workshop {
         let log = self.folder().join(format!("stderr-{number}.log"));
         let process = Process::start(command, log).await?;
         let channel = Channel::connect(process.address(), CONNECTIONS).await?;
-        Ok(Target { channel, process, _data: data })
+        let settle_time_max = self.plan.settle_time_max;
+        Ok(Target { channel, process, settle_time_max, _data: data })
     }
 
     fn config(&self) -> String {
@@ -100,6 +101,7 @@ pub(crate) struct Target {
     pub(crate) channel: Channel,
     // Stopped before its folder is removed: fields are dropped in this order.
     pub(crate) process: Process,
+    settle_time_max: Duration,
     _data: Option<TempDir>,
 }
 
@@ -127,6 +129,11 @@ impl Target {
         let request = wire::pubsub::DeleteSubscriptionRequest { subscription: name.to_owned() };
         let request = lean::frame(&request);
         self.channel.call("Subscriber/DeleteSubscription", request).await.map(drop)
+    }
+
+    /// Waits until its chores are done.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        self.process.settle(self.settle_time_max).await
     }
 
     /// Publishes with so many calls in flight.

@@ -24,8 +24,8 @@ use wire::pubsub::{
 
 use super::queue::Queue;
 
-/// Messages of one response on a stream.
-const STREAM_MESSAGES_MAX: usize = 100;
+/// Messages of one response on a stream, as many as the server's.
+const STREAM_MESSAGES_MAX: usize = 1000;
 
 /// Both services over one queue.
 #[derive(Clone)]

@@ -82,7 +82,7 @@ pub(crate) async fn subscriptions(
                 target.create_subscription(&format!("{SUBSCRIPTION}-{index}")).await?;
             }
             target.fill(plan.warm_up, plan.message_bytes).await?;
-            target.process.settle().await?;
+            target.settle().await?;
             targets.push(target);
         }
         let rates = take_turns(plan, &targets, shape, async |_| Ok(())).await;
@@ -100,7 +100,7 @@ async fn started(workshop: &Workshop) -> Result<Option<Target>> {
 }
 
 async fn memory(name: &str, target: &Target) -> Result<MemoryRow> {
-    target.process.settle().await?;
+    target.settle().await?;
     let row = MemoryRow::new(name, target.process.memory()?);
     progress(&row.line());
     Ok(row)
@@ -109,7 +109,7 @@ async fn memory(name: &str, target: &Target) -> Result<MemoryRow> {
 /// Fills a server. Each is warmed up alike, so that they differ only in what they retain.
 async fn retain(plan: &Plan, target: &Target, count: u64) -> Result<()> {
     target.fill(plan.warm_up.max(count), plan.message_bytes).await?;
-    target.process.settle().await
+    target.settle().await
 }
 
 /// Brings a server that retains too much, after a round, back to what it should retain.
@@ -121,7 +121,7 @@ async fn refresh(plan: &Plan, target: &Target, count: u64) -> Result<()> {
     target.delete_subscription(SUBSCRIPTION).await?;
     target.create_subscription(SUBSCRIPTION).await?;
     target.fill(count, plan.message_bytes).await?;
-    target.process.settle().await
+    target.settle().await
 }
 
 /// Rates of each target, pair by pair.
@@ -139,7 +139,7 @@ async fn take_turns(
         for (index, target) in targets.iter().enumerate() {
             before(index).await?;
             let slice = target.publish(&request, shape.in_flight, goal).await?;
-            target.process.settle().await?;
+            target.settle().await?;
             rates[index].push(clock::rate(slice.calls * batch, slice.elapsed));
         }
     }

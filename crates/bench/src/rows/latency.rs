@@ -63,7 +63,7 @@ async fn measure(workshop: &Workshop, name: &str, per_second: u32) -> Result<Lat
 
 async fn stream(target: &Target, message_bytes: usize, pace: Pace) -> Result<AtRate> {
     let at_rate = stream_at_rate(&target.channel, TOPIC, SUBSCRIPTION, message_bytes, pace).await?;
-    target.process.settle().await?;
+    target.settle().await?;
     Ok(at_rate)
 }
 

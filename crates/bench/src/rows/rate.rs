@@ -44,7 +44,7 @@ async fn measure(workshop: &Workshop, work: &impl Work) -> Result<RateRow> {
     let raw = workshop.raw_log()?;
     for target in [Some(&null), server.as_ref()].into_iter().flatten() {
         work.set_up(target).await?;
-        target.process.settle().await?;
+        target.settle().await?;
     }
     let (mut of_null, mut of_raw, mut of_server) =
         (Tally::default(), Tally::default(), Tally::default());
@@ -80,11 +80,11 @@ struct Tally {
 impl Tally {
     async fn round(&mut self, work: &impl Work, target: &Target) -> Result<()> {
         work.before_round(target).await?;
-        target.process.settle().await?;
+        target.settle().await?;
         let before = target.process.cpu()?;
         let done = work.round(target).await?;
         // Chores that a round left behind are part of its cost.
-        target.process.settle().await?;
+        target.settle().await?;
         self.add(done, target.process.cpu()?.saturating_sub(before));
         Ok(())
     }

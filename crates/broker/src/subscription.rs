@@ -287,6 +287,7 @@ impl Subscription {
             records_max: fair_share(state, end, ask.records_max),
             bytes_max: ask.bytes_max,
             ack_deadline: ask.ack_deadline.unwrap_or(state.settings.ack_deadline),
+            retained_since: self.runtime.clock.wall().minus(state.settings.message_retention),
         };
         let mut source = Source::new(&*self.runtime.log, self.topic.id(), &mut ask.fetched);
         let mut effects = Effects::default();

@@ -133,7 +133,13 @@ impl Stage {
 
     fn request(&self, records_max: usize) -> LeaseRequest {
         let consumer = self.consumer;
-        LeaseRequest { consumer, records_max, bytes_max: usize::MAX, ack_deadline: DEADLINE }
+        LeaseRequest {
+            consumer,
+            records_max,
+            bytes_max: usize::MAX,
+            ack_deadline: DEADLINE,
+            retained_since: Timestamp(0),
+        }
     }
 
     fn lease(&mut self, round: usize, records_max: usize) -> Vec<Lease> {

@@ -14,7 +14,9 @@ use domain::delivery::{
     AckId, AckOutcome, ConsumerId, Delivery, Effects, Flow, Identity, Lease, LeaseRequest,
     LeaseStatus, Ordering, Settings,
 };
-use domain::{Epoch, Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId};
+use domain::{
+    Epoch, Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, Timestamp,
+};
 use log::{Log, Place};
 use naive::{Budget, Naive, State, THIS};
 use proptest::prelude::*;
@@ -236,6 +238,7 @@ impl Test {
             records_max,
             bytes_max,
             ack_deadline: last,
+            retained_since: Timestamp(0),
         };
         let (mut out, mut effects) = (Vec::new(), Effects::default());
         self.log.fetched = None;

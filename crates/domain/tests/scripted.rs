@@ -11,7 +11,7 @@
 //! evict O / fetch A..B                    below O must be fetched first; A..B is fetched
 //! consumer NAME [messages=M] [bytes=B]    opens a consumer, or changes its flow
 //! close NAME
-//! lease NAME [records=N] [bytes=B] [deadline=S]      > leases, why no more
+//! lease NAME [records=N] [bytes=B] [deadline=S] [since=O]     > leases, why no more
 //! ack ID / nack ID / extend ID S          > what became of it, consumers freed, records returned
 //! tick S                                  > so many seconds later: leases expired
 //! progress                                > cursor, acked above it, backlog
@@ -32,7 +32,9 @@ use domain::delivery::{
     AckId, ConsumerId, Delivery, Effects, Flow, Identity, LeaseRequest, LeaseStatus, Ordering,
     Settings,
 };
-use domain::{Epoch, Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId};
+use domain::{
+    Epoch, Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, Timestamp,
+};
 use log::{Log, Place};
 
 #[test]
@@ -198,6 +200,7 @@ impl Stage {
             records_max: limit("records"),
             bytes_max: limit("bytes"),
             ack_deadline: words.named("deadline").map_or(self.settings.ack_deadline, seconds),
+            retained_since: Timestamp(words.named("since").map_or(0, |at| at.parse().unwrap())),
         };
         let mut out = Vec::new();
         let status = self.delivery.lease(self.now, &request, &mut self.log, &mut out, effects);

@@ -150,6 +150,18 @@ async fn the_cursor_shows_what_is_saved() {
 }
 
 #[tokio::test]
+async fn a_record_past_its_retention_is_not_leased_any_more() {
+    let fixture = Fixture::new().await;
+    let topic = fixture.topic().await;
+    fixture.subscription(&topic, "sub").await;
+    fixture.publish(&topic, &["old"]).await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["old"]);
+    fixture.clock.advance(domain::limits::RETENTION_DEFAULT + Duration::from_secs(1));
+    fixture.publish(&topic, &["new"]).await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["new"]);
+}
+
+#[tokio::test]
 async fn an_ack_id_of_another_subscription_is_refused() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;

@@ -189,7 +189,9 @@ impl Handout<'_> {
 
     /// Whether the subscription is to be given this record at all.
     fn is_wanted(&self, record: &Record) -> bool {
-        record.addressee.is_none_or(|addressee| addressee == self.delivery.identity.subscription)
+        let subscription = self.delivery.identity.subscription;
+        record.publish_time >= self.request.retained_since
+            && record.addressee.is_none_or(|addressee| addressee == subscription)
     }
 
     fn grant(&mut self, record: Record) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{AckId, ConsumerId};
 use crate::offset::{Offset, OffsetRange, Record};
+use crate::time::Timestamp;
 
 /// The visible part of a topic's log, as far as it can be read without waiting.
 pub trait Source {
@@ -42,6 +43,8 @@ pub struct LeaseRequest {
     pub bytes_max: usize,
     /// How long the leases last.
     pub ack_deadline: Duration,
+    /// Records published before are past their retention: they are settled, not leased.
+    pub retained_since: Timestamp,
 }
 
 /// One record handed to one consumer until its deadline.

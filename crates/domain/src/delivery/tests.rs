@@ -36,8 +36,13 @@ fn delivery(exactly_once: bool) -> Delivery {
 }
 
 fn lease(delivery: &mut Delivery, consumer: ConsumerId, records_max: usize) -> Vec<Lease> {
-    let request =
-        LeaseRequest { consumer, records_max, bytes_max: 1 << 20, ack_deadline: 10 * SECOND };
+    let request = LeaseRequest {
+        consumer,
+        records_max,
+        bytes_max: 1 << 20,
+        ack_deadline: 10 * SECOND,
+        retained_since: Timestamp(0),
+    };
     let mut out = Vec::new();
     delivery.lease(Moment(0), &request, &mut Dense(5_000_000), &mut out, &mut Effects::default());
     out

@@ -265,7 +265,8 @@ mod tests {
     fn the_id_is_the_offset_in_decimal() {
         let mut out = Vec::new();
         encode(&Message::default(), Offset(90_210), Timestamp(1_500_000), &mut out);
-        assert_eq!(&out[..7], b"\x1a\x0590210");
-        assert_eq!(&out[7..], [0x22, 8, 0x08, 1, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01]);
+        let mut expected = b"\x1a\x0590210".to_vec();
+        expected.extend([0x22, 8, 0x08, 1, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01]);
+        assert_eq!(out, expected);
     }
 }

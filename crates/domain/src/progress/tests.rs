@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::Malformed;
 
 /// The most obvious progress: every settled offset by itself.
 #[derive(Default)]
@@ -284,6 +285,36 @@ fn a_huge_range_costs_no_more_than_a_small_one() {
     assert_eq!(progress.ack(range(0, 70)), 70);
     assert_eq!((progress.cursor(), progress.acked_above_count()), (NEVER_ACKED, 0));
     assert_eq!(round_trip(&progress), progress);
+}
+
+#[test]
+fn what_is_acked_one_by_one_behind_a_hole_takes_no_more_memory_than_one_range() {
+    let mut progress = Progress::default();
+    let mut once = progress.clone();
+    once.ack(range(1, 100 * 4_096));
+    // From the middle both ways, so that runs of full pages meet at either end.
+    for page in (0..50).rev().chain(50..100) {
+        for offset in page * 4_096..(page + 1) * 4_096 {
+            progress.ack(OffsetRange::one(Offset(offset.max(1))));
+        }
+    }
+    assert_eq!(progress, once);
+    assert_eq!(progress.memory_bytes(), once.memory_bytes());
+}
+
+#[test]
+fn a_stored_cursor_that_is_itself_acked_is_malformed() {
+    let stored = |word: u64| {
+        // Version, cursor, one run: one mixed word; no attempts.
+        let mut bytes = vec![1, 3, 1, 1 << 2 | 2];
+        bytes.extend(word.to_le_bytes());
+        bytes.push(0);
+        Progress::decode(&bytes)
+    };
+    assert_eq!(stored(0b1_0000).unwrap().acked_above_count(), 1);
+    for word in [0b1000, 0b100, 0, u64::MAX] {
+        assert_eq!(stored(word), Err(Malformed), "{word:b}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use testkit::disk::{Call, Cut, Effect, Errno, Fault};
 
 use crate::bed::Bed;
 use crate::film::recovers;
-use crate::history::History;
+use crate::history::{History, Mark};
 use crate::owner::Owner;
 use crate::script::{self, Ears};
 
@@ -21,13 +21,13 @@ async fn live(bed: &Bed) -> Arc<History> {
     if script::set_up(&mut owner).await.is_ok() {
         for number in 0..3 {
             script::round(&mut owner, number).await;
-            check_stopped(&owner, &ears).await;
+            check_stopped(bed, &owner, &ears).await;
         }
         if owner.errors.is_empty() && restart(bed, &mut owner).await {
             let ears = Ears::on(&owner);
             for number in 3..5 {
                 script::round(&mut owner, number).await;
-                check_stopped(&owner, &ears).await;
+                check_stopped(bed, &owner, &ears).await;
             }
         }
     }
@@ -53,7 +53,7 @@ async fn restart(bed: &Bed, owner: &mut Owner) -> bool {
 
 /// Once the log has failed its owner was told, nothing more is taken, and what was visible can
 /// still be read.
-async fn check_stopped(owner: &Owner, ears: &Ears) {
+async fn check_stopped(bed: &Bed, owner: &Owner, ears: &Ears) {
     let barrier = owner.engine.log.commit(Commit::barrier()).await;
     if barrier.is_ok() {
         assert_eq!(ears.times_failed(), 0, "failed, and yet it took a commit");
@@ -64,6 +64,9 @@ async fn check_stopped(owner: &Owner, ears: &Ears) {
     assert!(matches!(later, Err(Error::Unavailable(_))), "after a failure: {later:?}");
     assert_eq!(ears.times_failed(), 1);
     assert!(!owner.engine.log.has_room(), "a failed log has no room");
+    if !bed.disk.is_off() {
+        owner.history.check_readable(&owner.engine, owner).await;
+    }
 }
 
 /// Lives with a fault, then cuts the power in several ways and recovers. Whether the fault struck.
@@ -73,12 +76,24 @@ async fn survives(fault: Fault) -> bool {
     let history = live(&bed).await;
     let struck = bed.disk.trace().into_iter().find(|traced| traced.failed);
     bed.disk.heal();
+    check_warm_start(&bed, &history).await;
     for cut in [Cut::LosesUnsynced, Cut::LosesNothing, Cut::Random(fault.nth)] {
         if let Err(what) = recovers(&bed.after(cut), &history, history.mark()).await {
             panic!("{what}\nafter {fault:?} struck {struck:?} and {cut:?}");
         }
     }
     struck.is_some()
+}
+
+/// Starts again on the same disk, whose cache may show what a failed sync has lost: what is shown
+/// then must be durable.
+async fn check_warm_start(bed: &Bed, history: &History) {
+    let warm = Bed::of(bed.disk.fork(), &bed.database());
+    let engine = warm.open().expect("it starts again");
+    let held = history.find_fault(&engine, history.mark()).await.expect("nothing is lost");
+    let left = Bed::of(warm.disk.power_cut(), &warm.database());
+    let mark = Mark { answered: held, ..history.mark() };
+    recovers(&left, history, mark).await.expect("what was shown is durable");
 }
 
 /// Lets the fault strike the first call, the second, and so on until it strikes none.

@@ -160,17 +160,19 @@ impl Film {
     }
 }
 
-/// Opens the store, checks it against the history, and sees that it takes messages again.
-pub(crate) async fn recovers(bed: &Bed, history: &History, mark: Mark) -> Result<(), String> {
+/// Opens the store, checks it against the history, and sees that it takes messages again. How
+/// many commits it holds.
+pub(crate) async fn recovers(bed: &Bed, history: &History, mark: Mark) -> Result<usize, String> {
     let engine = bed.open().map_err(|error| format!("does not open: {error}"))?;
     let found = check(&engine, history, mark).await;
     bed.close();
     found
 }
 
-async fn check(engine: &Engine, history: &History, mark: Mark) -> Result<(), String> {
-    history.find_fault(engine, mark).await?;
-    history.takes_messages(engine, mark).await
+async fn check(engine: &Engine, history: &History, mark: Mark) -> Result<usize, String> {
+    let held = history.find_fault(engine, mark).await?;
+    history.takes_messages(engine, mark).await?;
+    Ok(held)
 }
 
 /// Runs `rounds` of the script on a fresh store and records them.

@@ -154,6 +154,31 @@ async fn a_missing_file_of_the_log_stops_the_start() {
     }
 }
 
+#[tokio::test]
+async fn a_bit_flipped_under_a_running_store_never_reads_as_something_else() {
+    let bed = Bed::new();
+    let mut owner = Owner::new(bed.open().expect("a fresh store"));
+    script::set_up(&mut owner).await.expect("a working store");
+    for _ in 0..30 {
+        owner.publish(0, &[700, 20, 3_000]).await.expect("published");
+    }
+    let (all, _) = read_around(&owner.engine, &owner, 0).await;
+    let groups = groups(&bed.disk);
+    let mut damages = 0;
+    for group in groups.iter().take(10) {
+        for byte in (group.at..group.end).step_by(53) {
+            let byte = usize::try_from(byte).expect("a small file");
+            bed.disk.flip(&group.file, byte, 5);
+            let (records, damaged) = read_around(&owner.engine, &owner, 0).await;
+            bed.disk.flip(&group.file, byte, 5);
+            let right = all.iter().filter(|record| !damaged.contains(&record.offset));
+            assert!(records.iter().eq(right), "byte {byte} of {}", group.file);
+            damages += usize::from(!damaged.is_empty());
+        }
+    }
+    assert!(damages > 100, "only {damages} flips were noticed");
+}
+
 /// All records of a topic and those that are damaged.
 async fn read_around(engine: &Engine, owner: &Owner, topic: usize) -> (Vec<Record>, Vec<Offset>) {
     let (mut records, mut damaged) = (Vec::new(), Vec::new());

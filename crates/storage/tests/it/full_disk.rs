@@ -115,6 +115,33 @@ async fn messages_are_taken_again_once_others_have_freed_space() {
 }
 
 #[tokio::test]
+async fn what_was_queued_behind_a_refused_message_is_refused_too() {
+    let bed = Bed::new();
+    bed.disk.set_capacity(Some(CAPACITY));
+    let mut owner = Owner::new(bed.open().expect("a fresh store"));
+    script::set_up(&mut owner).await.expect("a working store");
+    let mut refused = 0;
+    while refused < 40 {
+        let mut queued = Vec::new();
+        for topic in [0, 1, 1, 0, 1, 1, 2, 1] {
+            queued.push(owner.queue(&[(topic, &[3_000; 2])], Vec::new(), Urgency::Durable));
+        }
+        for pending in queued {
+            let refusal = owner.settle(pending).await.err();
+            refused += usize::from(refusal.is_some());
+            let expected = matches!(refusal, None | Some(Error::Full | Error::Fenced { .. }));
+            assert!(expected, "{refusal:?}");
+        }
+        owner.checkpoint().await.expect("a checkpoint");
+        owner.trim().await.expect("a trim");
+    }
+    script::ack_all(&mut owner, 0).await.expect("acked");
+    bed.disk.set_capacity(Some(2 * CAPACITY));
+    publish_when_possible(&mut owner).await;
+    check_nothing_lost(&bed, owner).await;
+}
+
+#[tokio::test]
 async fn a_full_store_opens_and_frees_itself() {
     let (bed, owner, _ears) = filled().await;
     let history = owner.history;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::{OffsetRange, Progress, ProgressChange, SubscriptionId};
 use futures::FutureExt;
-use storage::disk::Options;
+use storage::disk::{Durability, Options};
 use storage::{Checkpoint, Commit, ReadLimit, TailRead, Urgency};
 use testkit::disk::{Call, Traced};
 
@@ -104,6 +104,17 @@ async fn a_ride_commit_wakes_nobody_and_goes_with_the_next_durable_one() {
     bed.close();
     let left = Bed::of(bed.disk.power_cut(), &database);
     history.check(&left.open().expect("it opens"), mark).await;
+}
+
+#[tokio::test]
+async fn without_syncs_only_the_system_is_trusted() {
+    let (bed, mut owner) = started(Options { durability: Durability::Os, ..roomy() }).await;
+    let from = bed.disk.calls();
+    owner.publish(0, &[10, 10]).await.expect("published");
+    assert_eq!(log_calls(&bed, from, Call::Write).len(), 1);
+    assert_eq!(log_calls(&bed, from, Call::Sync), []);
+    let warm = Bed::of(bed.disk.fork(), &bed.database());
+    owner.history.check(&warm.open().expect("it opens"), owner.history.mark()).await;
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use domain::{
 use parking_lot::Mutex;
 use storage::{Append, Commit, Engine, Kind, NewRecord, ReadLimit, Urgency};
 
+use crate::owner::{Owner, Subscription};
+
 #[derive(Default)]
 pub(crate) struct History(Mutex<Inner>);
 
@@ -102,8 +104,9 @@ impl History {
         }
     }
 
-    /// What is wrong with `engine` as a store that lost its power at `mark`.
-    pub(crate) async fn find_fault(&self, engine: &Engine, mark: Mark) -> Result<(), String> {
+    /// How many commits `engine` holds as a store that lost its power at `mark`, or what is wrong
+    /// with it.
+    pub(crate) async fn find_fault(&self, engine: &Engine, mark: Mark) -> Result<usize, String> {
         let folds = self.0.lock().folds(mark);
         let (topics, subscriptions) = {
             let inner = self.0.lock();
@@ -123,9 +126,10 @@ impl History {
             fold.progress == progress
                 && ends.iter().all(|(id, end)| fold.end(*id, topics[id]) == *end)
         };
-        let Some(fold) = folds.iter().find(agrees) else {
+        let Some(place) = folds.iter().position(|fold| agrees(&fold)) else {
             return Err(explain(&folds, &ends, &progress, &topics, mark));
         };
+        let fold = &folds[place];
         for (&topic, &first) in topics.iter().take(mark.topics) {
             let readers = subscriptions.iter().filter(|(_, (on, _))| *on == topic);
             let readers: Vec<_> = readers.filter_map(|(id, _)| progress.get(id)).collect();
@@ -133,7 +137,26 @@ impl History {
             let records = fold.records.get(&topic).unwrap_or(&none);
             check_records(engine, topic, first, records, &readers).await?;
         }
-        self.check_definitions(engine, mark).await
+        self.check_definitions(engine, mark).await?;
+        Ok(mark.answered + place)
+    }
+
+    /// Checks that what was answered can be read, unless `owner` has acked it.
+    pub(crate) async fn check_readable(&self, engine: &Engine, owner: &Owner) {
+        let mark = self.mark();
+        let (folds, topics) = {
+            let inner = self.0.lock();
+            (inner.folds(mark), inner.topics.clone())
+        };
+        for (place, (topic, first)) in topics.into_iter().enumerate() {
+            let readers = owner.subscriptions.iter().filter(|one| one.topic == place);
+            let readers: Vec<_> = readers.map(Subscription::progress).collect();
+            let readers: Vec<_> = readers.iter().collect();
+            let none = Vec::new();
+            let answered = folds[0].records.get(&topic).unwrap_or(&none);
+            let found = check_records(engine, topic, first, answered, &readers).await;
+            found.unwrap_or_else(|what| panic!("{what}"));
+        }
     }
 
     /// Checks that every topic takes one more message and shows it.

@@ -9,6 +9,7 @@ mod failing_calls;
 mod film;
 mod flipped_bits;
 mod full_disk;
+mod generations;
 mod group_commit;
 mod history;
 mod memory;

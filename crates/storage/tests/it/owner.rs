@@ -274,7 +274,15 @@ impl Owner {
 
 /// Needs what some subscription has not acked at the moment it is asked.
 #[derive(Default)]
-struct Unacked(BTreeMap<TopicId, Vec<Arc<Mutex<Progress>>>>);
+pub(crate) struct Unacked(BTreeMap<TopicId, Vec<Arc<Mutex<Progress>>>>);
+
+impl Unacked {
+    /// Needs what one of these has not acked of one topic.
+    pub(crate) fn by(topic: TopicId, readers: Vec<Progress>) -> Self {
+        let readers = readers.into_iter().map(|reader| Arc::new(Mutex::new(reader))).collect();
+        Self(BTreeMap::from([(topic, readers)]))
+    }
+}
 
 impl Keep for Unacked {
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {

@@ -68,6 +68,11 @@ impl SimDisk {
         state.faults.off = false;
     }
 
+    /// Whether the power is off.
+    pub fn is_off(&self) -> bool {
+        self.shared.state.lock().faults.off
+    }
+
     /// Bounds the disk: what would take more answers `ENOSPC`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.state.lock().content.capacity = bytes;

@@ -91,6 +91,7 @@ fn power_off_stays_off_until_healed() {
     assert!(file.len().is_err());
     assert!(file.write_at(b"x", 0).is_err());
     assert!(disk.list("wal").is_err());
+    assert!(disk.is_off());
     disk.heal();
     assert_eq!(file.len().unwrap(), 4);
 }

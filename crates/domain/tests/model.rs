@@ -65,10 +65,11 @@ fn any_flow() -> impl Strategy<Value = Flow> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
+    let sizes = proptest::collection::vec(1..120_usize, 1..6);
     let lost = prop_oneof![Just(Place::Gap), Just(Place::Damaged)];
     let ticks = prop_oneof![1..20_u32, 1..2_000_u32];
     prop_oneof![
-        8 => proptest::collection::vec(1..120_usize, 1..6).prop_map(|bytes| Step::Publish { bytes }),
+        8 => sizes.prop_map(|bytes| Step::Publish { bytes }),
         1 => (1..3_u64).prop_map(|id| Step::PublishTo(SubscriptionId(id))),
         1 => (1..4_usize).prop_map(Step::Gap),
         1 => (0..60_usize, lost).prop_map(|(offset, place)| Step::Lose { offset, place }),

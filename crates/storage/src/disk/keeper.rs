@@ -85,12 +85,12 @@ impl Keeper {
         reserve_bytes: u64,
         room: Arc<Notify>,
     ) -> Self {
-        // A small log file made from the reserve must leave enough to move a whole one.
-        let slack = if reserve_bytes > 0 { file_bytes / 8 } else { 0 };
+        // What acks are written to meanwhile must leave enough for a trim.
+        let for_acks = if reserve_bytes > 0 { file_bytes } else { 0 };
         Self {
             disk,
             file_bytes,
-            reserve_bytes: reserve_bytes + slack,
+            reserve_bytes: reserve_bytes + for_acks,
             state: Mutex::default(),
             work: Condvar::new(),
             ready: Condvar::new(),
@@ -315,7 +315,7 @@ impl Keeper {
         let mut result = self.make_ready(state, self.file_bytes.max(length));
         if result.as_ref().is_err_and(is_full) {
             // A small one: what is left of the reserve is for the trim that gives files back.
-            let small = length.max(self.file_bytes / 16).next_multiple_of(BLOCK_BYTES);
+            let small = length.max(self.file_bytes / 4).next_multiple_of(BLOCK_BYTES);
             self.note_full();
             result = self.make_ready(state, small);
             while result.as_ref().is_err_and(is_full) && self.release_locked(state, small) {
@@ -367,14 +367,26 @@ impl Keeper {
         let name = reserve_name();
         let there = state.reserve;
         let file = if there > 0 { self.disk.open(&name)? } else { self.disk.create(&name)? };
-        let made = file.allocate(self.reserve_bytes);
-        match made {
-            Ok(()) => state.reserve = self.reserve_bytes,
-            // Part of it may have been reserved; what was there before is kept.
-            Err(_) if there > 0 => drop(file.set_len(there)),
-            Err(_) => drop(self.disk.remove(&name)),
+        let missing = self.reserve_bytes - there;
+        // All of it, or as much as the disk has.
+        let mut made = Ok(());
+        for share in [1, 2, 4, 8, 16] {
+            let length = there + missing / share;
+            made = file.allocate(length);
+            match &made {
+                Ok(()) => {
+                    state.reserve = length;
+                    break;
+                }
+                Err(error) if is_full(error) => file.set_len(there)?,
+                Err(_) => break,
+            }
         }
-        made
+        made?;
+        if state.reserve < self.reserve_bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
     }
 
     fn note_full(&self) {

@@ -83,7 +83,8 @@ pub struct Options {
     pub group_bytes_max: usize,
     /// Bytes after which a topic's records go into the next segment.
     pub topic_segment_bytes: u64,
-    /// Bytes set aside for acks, trims and checkpoints on a full disk.
+    /// Bytes set aside for trims and checkpoints on a full disk; as much as one log file comes
+    /// on top for acks.
     pub reserve_bytes: u64,
     /// When a commit counts as durable.
     pub durability: Durability,

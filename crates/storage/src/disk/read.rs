@@ -17,7 +17,6 @@ use super::segments::{Reader, Segment};
 use super::store::Shared;
 use super::tail::Filling;
 use super::topic::{State, Topic};
-use super::wal::WalFile;
 use crate::{Batch, Error, ReadLimit, Result, TailRead};
 
 /// Bytes of the log read at a time, at most, unless a record is longer.
@@ -140,13 +139,7 @@ fn read_log(shared: &Shared, topic: &Topic, window: Window, filling: &mut Fillin
     loop {
         let mut buffer = vec![0; bytes];
         let read = file.file.read_at(&mut buffer, u64::from(window.start));
-        let mut walk = Walk {
-            bytes: buffer.into(),
-            start: u64::from(window.start),
-            expected: window.first,
-            topic,
-            file: &file,
-        };
+        let mut walk = Walk::new(buffer.into(), window, topic);
         let walked = walk.run(filling);
         // The file may have been used again while it was read; then nothing of this counts.
         if file.is_retired() {
@@ -154,140 +147,156 @@ fn read_log(shared: &Shared, topic: &Topic, window: Window, filling: &mut Fillin
             return Ok(true);
         }
         read.map_err(|error| unavailable(io::Error::other(format!("{}: {error}", file.name()))))?;
-        let is_stuck = filling.next() == mark.next();
         match walked {
-            Walked::CutOff if is_stuck && bytes < whole => bytes = whole.min(bytes * 4),
-            Walked::CutOff if !is_stuck => return Ok(false),
             Walked::Full => return Ok(false),
+            Walked::CutOff if filling.next() > mark.next() => return Ok(false),
+            Walked::CutOff if bytes < whole => bytes = whole.min(bytes * 4),
             Walked::Through => {
                 filling.cover(window.next);
                 return Ok(true);
             }
             Walked::CutOff | Walked::Damaged => {
-                report_damage(&file, &walk, window.next, filling);
-                return Ok(true);
+                filling.rewind(mark);
+                if bytes == whole {
+                    tracing::error!(file = file.name(), at = window.start, "damage in the log");
+                    return Ok(walk.salvage(filling));
+                }
+                bytes = whole;
             }
         }
     }
 }
 
-/// Everything in the window behind a damaged frame is unreadable.
-fn report_damage(file: &WalFile, walk: &Walk<'_>, end: Offset, batch: &mut Filling) {
-    tracing::error!(file = file.name(), at = walk.start, "damaged frames in the log");
-    for offset in walk.expected.max(batch.next()).0..end.0 {
-        batch.damaged(Offset(offset));
-    }
-}
-
+#[derive(Debug, PartialEq, Eq)]
 enum Walked {
     /// The limit is reached.
     Full,
     /// The bytes end inside a frame.
     CutOff,
-    /// All frames were seen.
+    /// All was seen.
     Through,
-    /// What follows is no frame.
+    /// Something is not as it was written.
     Damaged,
 }
 
-/// A walk through frames, of which those of one topic are taken.
+/// A walk through a window of the log, of which the records of one topic are taken.
 struct Walk<'a> {
     bytes: Bytes,
-    /// Where in the file `bytes` start.
-    start: u64,
+    window: Window,
     /// The offset of the topic's next record.
     expected: Offset,
     topic: &'a Topic,
-    file: &'a WalFile,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(bytes: Bytes, window: Window, topic: &'a Topic) -> Self {
+        Self { bytes, window, expected: window.first, topic }
+    }
+
     fn run(&mut self, filling: &mut Filling) -> Walked {
         let mut at = 0;
         while let Some(mark) = self.bytes.get(at).copied() {
-            match mark {
-                PADDING_MARK => at += self.to_boundary(at),
-                GROUP_MARK => at += GROUP_HEADER,
-                _ => {
-                    let rest = self.bytes.get(at..).unwrap_or_default();
-                    if rest.len() < APPEND_HEADER {
-                        return Walked::CutOff;
-                    }
-                    let Some((frame, length)) = append_head_at(rest) else {
-                        return Walked::Damaged;
-                    };
-                    if let Some(frame) = frame.filter(|frame| frame.topic == self.topic.id) {
-                        if frame.first != self.expected {
-                            return Walked::Damaged;
-                        }
-                        let end = frame.end();
-                        let records_end = at + length;
-                        if !self.take_frame(at + APPEND_HEADER, records_end, end, filling) {
-                            return Walked::Full;
-                        }
-                        if records_end > self.bytes.len() {
-                            return Walked::CutOff;
-                        }
-                        self.expected = end;
-                    }
-                    at += length;
-                }
-            }
+            at += match mark {
+                PADDING_MARK => self.to_boundary(at),
+                GROUP_MARK => GROUP_HEADER,
+                _ => match self.frame(at, filling) {
+                    Ok(length) => length,
+                    Err(walked) => return walked,
+                },
+            };
         }
-        if at > self.bytes.len() { Walked::CutOff } else { Walked::Through }
+        // Frames that were passed over by a damaged length are missing at the end.
+        match at > self.bytes.len() || self.expected < self.window.next {
+            true if to_usize(self.window.end - self.window.start) > self.bytes.len() => {
+                Walked::CutOff
+            }
+            true => Walked::Damaged,
+            false => Walked::Through,
+        }
     }
 
     fn to_boundary(&self, at: usize) -> usize {
-        let place = to_usize(self.start) + at;
+        let place = to_usize(self.window.start) + at;
         (place + 1).next_multiple_of(BLOCK) - place
     }
 
-    /// Takes the records from `at` to `end`, as far as they are in the bytes; `false` once there
-    /// is no room.
-    fn take_frame(
-        &self,
-        mut at: usize,
-        end: usize,
-        end_offset: Offset,
-        filling: &mut Filling,
-    ) -> bool {
-        let mut offset = self.expected;
+    /// Takes the frame at `at` if it is the topic's; returns its length.
+    fn frame(&mut self, at: usize, filling: &mut Filling) -> Result<usize, Walked> {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        if rest.len() < APPEND_HEADER {
+            return Err(Walked::CutOff);
+        }
+        let (frame, length) = append_head_at(rest).ok_or(Walked::Damaged)?;
+        if let Some(frame) = frame.filter(|frame| frame.topic == self.topic.id) {
+            let (first, end) = (frame.first, frame.end());
+            if first != self.expected {
+                return Err(Walked::Damaged);
+            }
+            self.records(at + APPEND_HEADER, at + length, filling)?;
+            if self.expected != end {
+                return Err(Walked::Damaged);
+            }
+        }
+        Ok(length)
+    }
+
+    /// Takes the records from `at` to `end`.
+    fn records(&mut self, mut at: usize, end: usize, filling: &mut Filling) -> Result<(), Walked> {
         while at < end {
-            if at + RECORD_HEADER + 8 > self.bytes.len() && end > self.bytes.len() {
-                return true;
+            let rest = self.bytes.get(at..).unwrap_or_default();
+            if rest.len() < RECORD_HEADER + 8 && end > self.bytes.len() {
+                return Err(Walked::CutOff);
             }
-            let Some(head) = self.bytes.get(at..).and_then(RecordHead::decode) else { break };
-            let fits = at.checked_add(head.length).is_some_and(|stop| stop <= end);
-            if fits && at + head.length > self.bytes.len() {
-                return true;
-            }
-            if !fits || head.offset != offset {
-                break;
-            }
-            if offset >= filling.next() {
-                let record = self.bytes.get(at..at + head.length).unwrap_or_default();
-                if record_holds(record, self.topic.seed) {
-                    if !filling.take(&self.bytes, at, &head) {
-                        return false;
-                    }
-                } else {
-                    let place = self.start + at as u64;
-                    tracing::error!(file = self.file.name(), at = place, "damaged record");
-                    filling.damaged(offset);
+            let head = RecordHead::decode(rest)
+                .filter(|head| head.offset == self.expected && head.length <= end - at);
+            let head = head.ok_or(Walked::Damaged)?;
+            let Some(record) = rest.get(..head.length) else { return Err(Walked::CutOff) };
+            if head.offset >= filling.next() {
+                if !record_holds(record, self.topic.seed) {
+                    return Err(Walked::Damaged);
+                }
+                if !filling.take(&self.bytes, at, &head) {
+                    return Err(Walked::Full);
                 }
             }
             at += head.length;
-            offset = offset.next();
+            self.expected = head.offset.next();
         }
-        if at < end {
-            // The chain of lengths is broken: the rest of the frame cannot be told apart.
-            let place = self.start + at as u64;
-            tracing::error!(file = self.file.name(), at = place, "damaged records");
-            for lost in offset.max(filling.next()).0..end_offset.0 {
-                filling.damaged(Offset(lost));
+        Ok(())
+    }
+
+    /// Takes every record of the window that can be found by its own checksum, and reports the
+    /// offsets of the others; `false` once there is no room.
+    fn salvage(&self, filling: &mut Filling) -> bool {
+        let mut at = 0;
+        let mut next = self.window.first;
+        while let Some(rest) = self.bytes.get(at..).filter(|rest| rest.len() >= RECORD_HEADER) {
+            let found = RecordHead::decode(rest).filter(|head| {
+                let wanted = head.offset >= next && head.offset < self.window.next;
+                let record = rest.get(..head.length).filter(|_| wanted);
+                record.is_some_and(|record| record_holds(record, self.topic.seed))
+            });
+            let Some(head) = found else {
+                at += 1;
+                continue;
+            };
+            report(next, head.offset, filling);
+            if head.offset >= filling.next() && !filling.take(&self.bytes, at, &head) {
+                return false;
             }
+            next = head.offset.next();
+            at += head.length;
         }
+        report(next, self.window.next, filling);
+        filling.cover(self.window.next);
         true
+    }
+}
+
+/// Reports what is missing of the offsets between two good records.
+fn report(from: Offset, to: Offset, filling: &mut Filling) {
+    for offset in from.max(filling.next()).0..to.0 {
+        filling.damaged(Offset(offset));
     }
 }
 

@@ -94,11 +94,10 @@ fn documentation() -> Result<Count> {
 }
 
 fn descriptors() -> Result<Count> {
-    let set = place::e2e().join("descriptors.bin");
+    let files = ["descriptors.bin", "rest.json"].map(|name| place::e2e().join(name));
     let words = ["run", "--quiet", "-p", "postrider-wire", "--example", "descriptor_set", "--"];
-    process::run(cargo(&words).arg(&set))?;
-    let mut compare = python_command(&["tests/e2e/descriptors/compare.py"]);
-    process::run(compare.arg(&set))?;
+    process::run(cargo(&words).args(&files))?;
+    process::run(python_command(&["tests/e2e/descriptors/compare.py"]).args(&files))?;
     Ok(Count::ONE)
 }
 
@@ -149,8 +148,8 @@ fn python_command(words: &[&str]) -> Command {
 /// What every end-to-end test gets to know.
 fn for_e2e(mut command: Command) -> Command {
     command
-        .env("POSTRIDER_BIN", place::built("postrider"))
-        .env("POSTRIDER_E2E_DIR", place::e2e().join("run"))
+        .env("E2E_PROGRAM", place::built("postrider"))
+        .env("E2E_FOLDER", place::e2e().join("run"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env_remove("PUBSUB_EMULATOR_HOST");
     command

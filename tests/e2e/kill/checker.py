@@ -319,15 +319,22 @@ class Checker:
         """Everything owed has come: looks for holes, then forgets the calls."""
         with self.lock:
             for known in self.subscriptions.values():
-                for token in self.owed(known.name)[:5]:
-                    if token in known.deliveries:
-                        self.fault(f"L1 {token} on {known.name} was not settled")
-                    else:
-                        self.fault(f"D1 {token} never came to {known.name}")
+                owed = self.owed(known.name)
+                unsettled = [token for token in owed if token in known.deliveries]
+                lost = [token for token in owed if token not in known.deliveries]
+                if unsettled:
+                    self.fault(f"L1 not settled on {known.name}: {self.tell(unsettled)}")
+                if lost:
+                    self.fault(f"D1 never came to {known.name}: {self.tell(lost)}")
             for topic in self.topics.values():
                 for call in topic.calls:
                     self.check_holes(call)
                 topic.calls = []
+
+    def tell(self, tokens):
+        """How many, and the first and last with their ids."""
+        first, last = self.messages[tokens[0]], self.messages[tokens[-1]]
+        return f"{len(tokens)}, from {first.token} (id {first.id}) to {last.token} (id {last.id})"
 
     def check_holes(self, call):
         if call.answered is not None:

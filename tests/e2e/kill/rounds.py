@@ -116,19 +116,22 @@ class Rounds:
         load, checker = self.load, self.checker
         load.stop_publishing()
         fixed = [subscription(topic, kind) for topic in TOPICS for kind in ("stream", "pull")]
-        # What a puller kept would come only after its deadline: settle it now.
-        for name, token, ack_id in load.kept:
-            load.api.call("Acknowledge", subscription=name, ack_ids=[ack_id])
-            checker.acked(name, [token], checker.life)
-        load.kept = []
         for name, known in list(checker.subscriptions.items()):
             if name not in fixed and known.status == PRESENT:
                 load.drain(self.random, name)
         ends = time.monotonic() + DRAIN_SECONDS_MAX
         while any(checker.owed(name) for name in fixed) and time.monotonic() < ends:
+            self.settle_kept()
             self.pause(0.01)
         checker.check_drained()
         self.forget()
+
+    def settle_kept(self):
+        """What a puller kept would come again only after its deadline: acks it now."""
+        while self.load.kept:
+            name, token, ack_id = self.load.kept.pop()
+            self.load.api.call("Acknowledge", subscription=name, ack_ids=[ack_id])
+            self.checker.acked(name, [token], self.checker.life)
 
     def forget(self):
         """Deletes what the churn left, so that the number of resources stays bounded."""
@@ -145,7 +148,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    parent = pathlib.Path(os.environ.get("POSTRIDER_E2E_DIR", "target/e2e/run"))
+    parent = pathlib.Path(os.environ.get("E2E_FOLDER", "target/e2e/run"))
     folder = parent / f"kill-{os.getpid()}"
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
     rounds = Rounds(folder, options.seed)

@@ -7,11 +7,11 @@ const os = require('node:os');
 const path = require('node:path');
 const readline = require('node:readline');
 
-const PROGRAM = process.env.POSTRIDER_BIN || 'target/debug/postrider';
+const PROGRAM = process.env.E2E_PROGRAM || 'target/debug/postrider';
 
 class Server {
   constructor() {
-    const parent = process.env.POSTRIDER_E2E_DIR || os.tmpdir();
+    const parent = process.env.E2E_FOLDER || os.tmpdir();
     fs.mkdirSync(parent, {recursive: true});
     this.folder = fs.mkdtempSync(path.join(parent, 'node-'));
     this.port = 0;

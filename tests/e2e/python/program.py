@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 
-PROGRAM = os.environ.get("POSTRIDER_BIN", "target/debug/postrider")
+PROGRAM = os.environ.get("E2E_PROGRAM", "target/debug/postrider")
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 15
 

@@ -19,6 +19,8 @@ import time
 # An ack rides with the next commit, at most about 20 ms later; the rest is for the way to the
 # server, the sync, and a machine that is busy with other things.
 ACK_SETTLES_SECONDS = 0.3
+# An ack on a stream is not answered: it may still have been in the client when the kill came.
+STREAM_ACK_SETTLES_SECONDS = 1.5
 
 PRESENT, ABSENT, UNSURE = "present", "absent", "unsure"
 FAULTS_MAX = 50
@@ -55,7 +57,7 @@ class Call:
 class Delivery:
     """What one subscription has had of one message."""
 
-    __slots__ = ("life", "nacked", "acked_at", "acked_life")
+    __slots__ = ("life", "nacked", "acked_at", "acked_life", "settles")
 
     def __init__(self, life):
         self.life = life
@@ -200,15 +202,16 @@ class Checker:
             killed_at = self.killed_at.get(before.acked_life)
             if before.acked_life == life or killed_at is None:
                 self.fault(f"A1 {name} came again in the same life after its ack")
-            elif before.acked_at < killed_at - ACK_SETTLES_SECONDS:
+            elif before.acked_at < killed_at - before.settles:
                 ago = killed_at - before.acked_at
                 self.fault(f"A1 {name} came again, acked {ago:.3f} s before the kill")
         elif before.life == life and not before.nacked:
             self.fault(f"A1 {name} was leased twice at once")
         subscription.deliveries[message.token] = Delivery(life)
 
-    def acked(self, subscription, tokens, life):
-        """The ack was answered, or on a stream: sent."""
+    def acked(self, subscription, tokens, life, settles=None):
+        """The ack was answered; `settles` seconds later it is durable for sure."""
+        settles = ACK_SETTLES_SECONDS if settles is None else settles
         now = time.monotonic()
         with self.lock:
             known = self.subscriptions[subscription]
@@ -218,6 +221,7 @@ class Checker:
                     known.settled += delivery.acked_at is None
                     delivery.acked_at = now
                     delivery.acked_life = life
+                    delivery.settles = settles
                     self.acked_count += 1
 
     def nacked(self, subscription, tokens):

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf import empty_pb2
 from google.pubsub_v1 import types
 
-from checker import data_of
+from checker import STREAM_ACK_SETTLES_SECONDS, data_of
 
 PROJECT = "projects/kill"
 ACK_DEADLINE_SECONDS = 600
@@ -214,7 +214,8 @@ class Load:
                     modify_deadline_seconds=[0] * len(nacks),
                 )
             )
-            self.checker.acked(subscription, [token for token, _ in acks], self.life)
+            tokens = [token for token, _ in acks]
+            self.checker.acked(subscription, tokens, self.life, STREAM_ACK_SETTLES_SECONDS)
 
     def pull_loop(self, source, subscription, keeps=False):
         while self.running.is_set():

@@ -161,10 +161,10 @@ def test_a_repeat_long_after_its_ack_is_caught(monkeypatch):
     restart(checker)
     deliver(checker, message)
     assert checker.faults == [], "acked just before the kill"
+    monkeypatch.setattr(checking, "ACK_SETTLES_SECONDS", -1.0)
     checker = world()
     message = publish(checker, ids=[1]).messages[0]
     settle(checker, message)
-    monkeypatch.setattr(checking, "ACK_SETTLES_SECONDS", -1.0)
     restart(checker)
     deliver(checker, message)
     assert promises(checker) == ["A1"]

@@ -97,6 +97,10 @@ impl Consumer {
                     self.is_idle = matches!(step, Step::Wait);
                     return Poll::Pending;
                 }
+                Step::Yield => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Step::Fetch(from) => self.start_fetch(from),
             }
         }

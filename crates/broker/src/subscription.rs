@@ -72,6 +72,8 @@ pub(crate) enum Step {
     Fetch(Offset),
     /// Nothing now; the waker is called when that changes.
     Wait,
+    /// Much was looked at and nothing of it could be leased; others get the lock first.
+    Yield,
     /// Another consumer fetches what is next; the waker is called when it is done.
     WaitForFetch,
 }
@@ -258,7 +260,7 @@ impl Subscription {
                     state.waiters.wake_one();
                     return Ok(Step::Wait);
                 }
-                LeaseStatus::More => {}
+                LeaseStatus::More => return Ok(Step::Yield),
                 LeaseStatus::Wanted(_) => {
                     state.waiters.wait_for_records(ask.consumer, ask.waker);
                     self.become_hungry(&mut state);

@@ -4,7 +4,8 @@
 //! time filled in, so that delivering a record copies its bytes and encodes nothing:
 //!
 //! ```text
-//! 0a len data | 12 len (0a len key 12 len value) … | 1a len id | 22 len (08 secs 10 nanos) | 2a len ordering key
+//! 0a len data | 12 len (0a len key 12 len value) … | 1a len id
+//!             | 22 len (08 seconds 10 nanos) | 2a len ordering key
 //! ```
 
 use std::collections::BTreeMap;

@@ -50,6 +50,8 @@ pub(super) enum Meta {
     LowestFile,
     /// Counts ids and versions of entries.
     Serial,
+    /// Seeds the checksums of records.
+    Secret,
 }
 
 impl Meta {
@@ -61,6 +63,7 @@ impl Meta {
             Self::Position => "position",
             Self::LowestFile => "lowest_file",
             Self::Serial => "serial",
+            Self::Secret => "secret",
         }
     }
 }
@@ -89,6 +92,8 @@ pub(super) struct Stored {
     pub checkpoint: Position,
     pub position: Position,
     pub lowest_file: u64,
+    /// Seeds the checksums of records.
+    pub secret: u64,
     pub topics: Vec<TopicRow>,
     pub segments: Vec<Segment>,
 }
@@ -151,8 +156,9 @@ impl Database {
     }
 
     /// Completes a new store, whose log starts with file `lowest_file`.
-    pub(super) fn complete(&self, lowest_file: u64) -> Result<()> {
+    pub(super) fn complete(&self, lowest_file: u64, secret: u64) -> Result<()> {
         self.write(|transaction| {
+            put_meta(transaction, Meta::Secret, secret)?;
             put_meta(transaction, Meta::LowestFile, lowest_file)?;
             put_meta(transaction, Meta::Format, u64::from(FORMAT))
         })
@@ -201,6 +207,7 @@ impl Database {
             checkpoint: Position(meta(Meta::Checkpoint)?),
             position: Position(meta(Meta::Position)?),
             lowest_file: meta(Meta::LowestFile)?,
+            secret: meta(Meta::Secret)?,
             topics: topics.collect::<rusqlite::Result<_>>()?,
             segments: segments(&connection)?,
         })

@@ -13,8 +13,9 @@
 //! The two checksums of a group are seeded with the two halves of its file's salt, so that what
 //! an earlier life of the file left behind, or a publisher's data that looks like a group, is
 //! never taken for one. The checksum of the body covers the zeros behind it, too: any flipped bit
-//! of a group shows. A record's checksum is seeded with its topic and covers its length. Records
-//! are copied to topic segments as they are.
+//! of a group shows. A record's checksum is seeded with its topic and a secret of the store, so that
+//! data made to look like a record is not taken for one where a damaged record is searched, and
+//! covers its length. Records are copied to topic segments as they are.
 //!
 //! At a frame boundary the first byte tells what follows: 1 and 2 a frame, 0 the zeros up to the
 //! next 4 KiB boundary, `P` (the magic) a group header. So a reader can start at any frame.
@@ -316,9 +317,9 @@ impl RecordHead {
     }
 }
 
-/// The seed of the checksums of a topic's records.
-pub(super) fn record_seed(topic: TopicId) -> u32 {
-    crc32c::crc32c(&topic.0.to_le_bytes())
+/// The seed of the checksums of a topic's records in a store with that secret.
+pub(super) fn record_seed(topic: TopicId, secret: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&secret.to_le_bytes()), &topic.0.to_le_bytes())
 }
 
 fn record_crc(record: &[u8], seed: u32) -> u32 {

@@ -9,7 +9,7 @@ fn records(count: usize, bytes: usize) -> Vec<NewRecord> {
 }
 
 fn topic(id: u64) -> Arc<Topic> {
-    Arc::new(Topic::new(TopicId(id), Offset(0)))
+    Arc::new(Topic::new(TopicId(id), Offset(0), 0))
 }
 
 fn frames(sealed: &Sealed) -> Vec<Frame<'_>> {

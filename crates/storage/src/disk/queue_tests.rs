@@ -18,7 +18,7 @@ fn durable(appends: Vec<Append>) -> Commit {
 }
 
 fn claim(queue: &Queue, topic: u64, first: u64) -> Claim {
-    queue.claim(Arc::new(Topic::new(TopicId(topic), Offset(first))), Epoch(7))
+    queue.claim(Arc::new(Topic::new(TopicId(topic), Offset(first), 0)), Epoch(7))
 }
 
 fn commit(queue: &Queue, commit: Commit) -> Receipt {

@@ -18,7 +18,7 @@ use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
 use super::seam::Disk;
 use super::segments;
 use super::topic::Topics;
-use super::wal::{FOLDER, WalFile, begin, file_name, is_full};
+use super::wal::{FOLDER, WalFile, begin, file_name, is_full, salt};
 use crate::{Error, Result};
 
 /// A store as it was found.
@@ -42,7 +42,7 @@ pub(super) fn recover(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> 
     }
     let stored = database.stored()?;
     let (stale, files) = live_files(disk, stored.lowest_file)?;
-    let mut replay = Replay::new(stored.checkpoint.0, &files);
+    let mut replay = Replay::new(&stored, &files);
     for (at, file) in files.iter().enumerate() {
         replay.file(file, files.get(at + 1).map(AsRef::as_ref))?;
     }
@@ -76,9 +76,10 @@ fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<
     let file = free
         .and_then(|free| begin(disk, &free, FIRST, 1, |act| act()))
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
-    database.complete(FIRST)?;
+    let stored = Stored { secret: salt(), ..Stored::default() };
+    database.complete(FIRST, stored.secret)?;
     let files = vec![Arc::new(file)];
-    Ok(Replay::new(0, &files).into_recovered(files, 0))
+    Ok(Replay::new(&stored, &files).into_recovered(files, 0))
 }
 
 /// The files below the lowest live one, which a trim had no time to remove, and the live ones.
@@ -111,12 +112,12 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(checkpoint: u64, files: &[Arc<WalFile>]) -> Self {
+    fn new(stored: &Stored, files: &[Arc<WalFile>]) -> Self {
         let first_group = files.first().map_or(1, |file| file.header.first_group);
         Self {
-            topics: Topics::default(),
+            topics: Topics::new(stored.secret),
             pending: Pending::default(),
-            checkpoint,
+            checkpoint: stored.checkpoint.0,
             number: first_group.saturating_sub(1),
             at: BLOCK_BYTES,
             last_group_at: None,

@@ -320,3 +320,7 @@ pub(super) fn blocking<T: Send + 'static>(
         }
     })
 }
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

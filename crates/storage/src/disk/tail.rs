@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_ring_lets_the_oldest_group_go() {
-        let topic = Arc::new(Topic::new(TopicId(1), Offset(0)));
+        let topic = Arc::new(Topic::new(TopicId(1), Offset(0), 0));
         let mut ring = Ring::new(1_000);
         for group in 0..3 {
             topic.state().chunks.push(chunk(group * 2, 2));

@@ -45,7 +45,7 @@ pub(super) struct State {
 }
 
 impl Topic {
-    pub(super) fn new(id: TopicId, end: Offset) -> Self {
+    pub(super) fn new(id: TopicId, end: Offset, secret: u64) -> Self {
         let state = State {
             end,
             last_time: Timestamp(0),
@@ -55,7 +55,7 @@ impl Topic {
             saved: None,
             claimed: false,
         };
-        Self { id, seed: record_seed(id), state: Mutex::new(state) }
+        Self { id, seed: record_seed(id, secret), state: Mutex::new(state) }
     }
 
     /// Its state, locked for a moment.
@@ -73,12 +73,20 @@ impl State {
 }
 
 /// Every topic the log knows.
-#[derive(Debug, Default)]
-pub(super) struct Topics(RwLock<BTreeMap<TopicId, Arc<Topic>>>);
+#[derive(Debug)]
+pub(super) struct Topics {
+    known: RwLock<BTreeMap<TopicId, Arc<Topic>>>,
+    /// Seeds the checksums of all records of the store.
+    secret: u64,
+}
 
 impl Topics {
+    pub(super) fn new(secret: u64) -> Self {
+        Self { known: RwLock::default(), secret }
+    }
+
     pub(super) fn get(&self, id: TopicId) -> Option<Arc<Topic>> {
-        self.0.read().get(&id).cloned()
+        self.known.read().get(&id).cloned()
     }
 
     /// The topic, made with that end if it is not known.
@@ -86,16 +94,16 @@ impl Topics {
         if let Some(topic) = self.get(id) {
             return topic;
         }
-        let mut topics = self.0.write();
-        Arc::clone(topics.entry(id).or_insert_with(|| Arc::new(Topic::new(id, end))))
+        let mut topics = self.known.write();
+        Arc::clone(topics.entry(id).or_insert_with(|| Arc::new(Topic::new(id, end, self.secret))))
     }
 
     /// All of them, by id.
     pub(super) fn all(&self) -> Vec<Arc<Topic>> {
-        self.0.read().values().cloned().collect()
+        self.known.read().values().cloned().collect()
     }
 
     pub(super) fn remove(&self, id: TopicId) {
-        self.0.write().remove(&id);
+        self.known.write().remove(&id);
     }
 }

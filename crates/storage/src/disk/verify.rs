@@ -62,8 +62,9 @@ pub fn verify(folder: &Path) -> Result<Report> {
 
 /// Checks a store whose log and segments are on `disk`, without changing it.
 pub fn verify_on(disk: Arc<dyn Disk>, database: &Path) -> Result<Report> {
-    let mut check = Check { disk, report: Report::default(), last: 0, ends: BTreeMap::new() };
+    let mut check = Check::on(disk);
     let stored = check.database(database);
+    check.secret = stored.as_ref().map(|(_, stored)| stored.secret);
     let lowest = stored.as_ref().map_or(0, |(_, stored)| stored.lowest_file);
     check.log(lowest)?;
     if let Some((database, stored)) = stored {
@@ -82,9 +83,15 @@ struct Check {
     last: u64,
     /// The end of each topic in the log.
     ends: BTreeMap<TopicId, domain::Offset>,
+    /// Seeds the checksums of records; not known without the database.
+    secret: Option<u64>,
 }
 
 impl Check {
+    fn on(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, report: Report::default(), last: 0, ends: BTreeMap::new(), secret: None }
+    }
+
     fn fault(&mut self, file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) {
         self.report.faults.push(Fault { file: file.into(), offset, what: what.into() });
     }
@@ -198,11 +205,12 @@ impl Check {
     }
 
     fn records(&mut self, file: &WalFile, start: u64, frame: &AppendFrame<'_>) {
-        let seed = record_seed(frame.topic);
+        let seed = self.secret.map(|secret| record_seed(frame.topic, secret));
         let (mut rest, mut offset) = (frame.records, frame.first);
         while let Some(head) = RecordHead::decode(rest) {
             let Some((record, behind)) = rest.split_at_checked(head.length) else { break };
-            if head.offset != offset || !record_holds(record, seed) {
+            let holds = seed.is_none_or(|seed| record_holds(record, seed));
+            if head.offset != offset || !holds {
                 break;
             }
             (rest, offset) = (behind, offset.next());
@@ -247,7 +255,7 @@ impl Check {
         })?;
         let marks = database.marks(segment.topic, segment.first)?;
         let mut damaged = Vec::new();
-        let seed = record_seed(segment.topic);
+        let seed = record_seed(segment.topic, self.secret.unwrap_or_default());
         let records = segments::verify(segment, file, seed, marks, |at| damaged.push(at))?;
         for at in &damaged {
             self.fault(&segment.file, *at, "a record of the segment is damaged");

@@ -218,7 +218,7 @@ pub(super) fn begin(
 }
 
 /// A number nobody can foresee.
-fn salt() -> u64 {
+pub(super) fn salt() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -1,0 +1,151 @@
+//! The whole engine on a real disk, with everything going on at once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use domain::{Message, Offset, OffsetRange, Timestamp, TopicId, message};
+
+use super::super::{Opened, Options, open, verify};
+use crate::{
+    Append, Checkpoint, Commit, Engine, Error, Keep, NewRecord, ReadLimit, Result, Urgency,
+};
+
+fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+const TOPICS: [TopicId; 2] = [TopicId(1), TopicId(2)];
+const RECORDS: u64 = 6_000;
+
+fn tiny() -> Options {
+    Options {
+        wal_segment_bytes: 256 << 10,
+        wal_max_bytes: 1 << 20,
+        tail_memory_bytes: 64 << 10,
+        topic_segment_bytes: 300 << 10,
+        reserve_bytes: 1 << 20,
+        ..Options::default()
+    }
+}
+
+/// Keeps every record but each seventh.
+struct MostOf;
+
+impl Keep for MostOf {
+    fn needed(&self, _: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+        let offsets = (range.from.0..range.to.0).filter(|offset| offset % 7 != 0);
+        offsets.map(|offset| OffsetRange::one(Offset(offset))).collect()
+    }
+}
+
+fn content(topic: TopicId, offset: u64) -> Vec<u8> {
+    let length = usize::try_from(100 + offset % 400).unwrap();
+    format!("{}/{offset} ", topic.0).repeat(100).into_bytes()[..length].to_vec()
+}
+
+fn publish(engine: &Engine, topic: TopicId) {
+    let epoch = block_on(engine.progress.claim(topic, Offset(0))).unwrap().epoch;
+    let mut next = 0;
+    while next < RECORDS {
+        block_on(engine.log.room()).unwrap();
+        let count = 1 + next % 20;
+        let records = (next..next + count).map(|offset| NewRecord {
+            message: Message { data: content(topic, offset).into(), ..Message::default() },
+            publish_time: Timestamp(offset * 10),
+            addressee: None,
+        });
+        let append = Append { topic, epoch, first: Offset(next), records: records.collect() };
+        let (appends, progress) = (vec![append], Vec::new());
+        engine.log.commit(Commit { appends, progress, urgency: Urgency::Durable }).wait().unwrap();
+        next += count;
+    }
+}
+
+/// Reads the topic through; every record must be the right one, and none that is kept may lack.
+fn read_through(engine: &Engine, topic: TopicId, bytes: usize) {
+    let end = engine.log.end(topic);
+    let mut next = Offset(0);
+    while next < end {
+        let limit = ReadLimit { records: 500, bytes };
+        let batch = block_on(engine.log.read(topic, next, limit)).unwrap();
+        assert!(batch.damaged.is_empty(), "{:?}", batch.damaged);
+        assert_eq!(batch.covered.from, next);
+        let mut expected = next.0;
+        for record in &batch.records {
+            let missing = expected..record.offset.0;
+            assert!(missing.clone().all(|offset| offset % 7 == 0), "{missing:?} of {topic:?}");
+            let message = message::decode(&record.body).unwrap();
+            assert_eq!(message.data, content(topic, record.offset.0));
+            assert_eq!(record.publish_time.0, record.offset.0 * 10);
+            expected = record.offset.0 + 1;
+        }
+        assert!((expected..batch.covered.to.0).all(|offset| offset % 7 == 0));
+        next = batch.covered.to;
+    }
+}
+
+fn trim(engine: &Engine) -> Result<()> {
+    let position = engine.log.position();
+    block_on(engine.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }))?;
+    block_on(engine.log.trim(Arc::new(MostOf))).map(drop)
+}
+
+fn opened(folder: &Path) -> Opened {
+    open(folder, tiny()).unwrap()
+}
+
+#[test]
+fn readers_see_the_right_records_while_files_are_moved_and_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let Opened { engine, handle, .. } = opened(folder.path());
+    let published = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let publishers = TOPICS.map(|topic| {
+            let engine = &engine;
+            scope.spawn(move || publish(engine, topic))
+        });
+        for (topic, bytes) in TOPICS.into_iter().zip([900, 1 << 20]) {
+            let (engine, published) = (&engine, &published);
+            scope.spawn(move || {
+                while !published.load(Ordering::Relaxed) {
+                    read_through(engine, topic, bytes);
+                }
+            });
+        }
+        let trimmer = scope.spawn(|| {
+            while !published.load(Ordering::Relaxed) {
+                trim(&engine).unwrap();
+            }
+        });
+        let done = publishers.map(|publisher| publisher.join().is_ok());
+        published.store(true, Ordering::Relaxed);
+        trimmer.join().unwrap();
+        assert_eq!(done, [true, true]);
+    });
+    trim(&engine).unwrap();
+    handle.close();
+    assert!(matches!(trim(&engine), Err(Error::Unavailable(_))));
+    let report = verify(folder.path()).unwrap();
+    assert!(report.faults.is_empty() && report.segments > 4, "{report:?}");
+
+    let reopened = opened(folder.path()).engine;
+    for topic in TOPICS {
+        assert!(reopened.log.end(topic).0 >= RECORDS);
+        read_through(&reopened, topic, 1 << 20);
+        let at = block_on(reopened.log.offset_at(topic, Timestamp(12_320))).unwrap();
+        assert_eq!(at, Offset(1_233), "1232 was not needed");
+        assert_eq!(block_on(reopened.log.offset_at(topic, Timestamp(0))).unwrap(), Offset(1));
+    }
+}
+
+#[test]
+fn a_folder_can_be_opened_again_once_everything_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = opened(folder.path());
+    assert!(matches!(open(folder.path(), tiny()), Err(Error::InUse(_))));
+    assert!(matches!(verify(folder.path()), Err(Error::InUse(_))));
+    drop(first);
+    drop(opened(folder.path()));
+    assert!(verify(folder.path()).unwrap().faults.is_empty());
+}

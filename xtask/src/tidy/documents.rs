@@ -1,18 +1,11 @@
-//! Documents: decisions are numbered, links lead somewhere.
+//! Documents: decisions are numbered, links lead somewhere, tests they name exist.
 
 use super::File;
 use crate::place;
 
-/// `docs/decisions/NNNN-title.md`, numbered without holes; relative links exist.
+/// `docs/decisions/NNNN-title.md`, numbered without holes; relative links and named tests exist.
 pub(super) fn check(files: &[File], faults: &mut Vec<String>) {
-    let names: Vec<&str> =
-        files.iter().filter_map(|file| file.path.strip_prefix("docs/decisions/")).collect();
-    for (number, name) in names.iter().enumerate() {
-        let wanted = format!("{:04}-", number + 1);
-        if !name.starts_with(&wanted) {
-            faults.push(format!("docs/decisions/{name}: expected a name that begins {wanted}"));
-        }
-    }
+    check_decisions(files, faults);
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
         let folder = place::root().join(&file.path);
         for link in links(&file.text) {
@@ -20,6 +13,20 @@ pub(super) fn check(files: &[File], faults: &mut Vec<String>) {
             if !exists {
                 faults.push(format!("{}: the link {link} leads nowhere", file.path));
             }
+        }
+        for test in named_tests(&file.text).filter(|test| !is_defined(files, test)) {
+            faults.push(format!("{}: there is no test {test}", file.path));
+        }
+    }
+}
+
+fn check_decisions(files: &[File], faults: &mut Vec<String>) {
+    let names: Vec<&str> =
+        files.iter().filter_map(|file| file.path.strip_prefix("docs/decisions/")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let wanted = format!("{:04}-", number + 1);
+        if !name.starts_with(&wanted) {
+            faults.push(format!("docs/decisions/{name}: expected a name that begins {wanted}"));
         }
     }
 }
@@ -34,9 +41,32 @@ fn links(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Python tests a document names, as in `` `test_a_fact` ``.
+fn named_tests(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').filter(|word| word.starts_with("test_") && word.chars().all(is_name))
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_defined(files: &[File], test: &str) -> bool {
+    let definition = format!("def {test}(");
+    files.iter().any(|file| file.path.ends_with(".py") && file.text.contains(&definition))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn named_tests_are_found_and_looked_up() {
+        let text = "shown by `e2e/test_a.py` `test_one`, `test_two` (4 ways)";
+        assert_eq!(named_tests(text).collect::<Vec<_>>(), ["test_one", "test_two"]);
+        let code = File { path: "a.py".to_owned(), text: "def test_one(x):".to_owned() };
+        assert!(is_defined(std::slice::from_ref(&code), "test_one"));
+        assert!(!is_defined(&[code], "test_two"));
+    }
 
     #[test]
     fn links_to_files_are_found() {

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
 
 from checker import ACK_SETTLES_SECONDS, PRESENT, Checker  # noqa: E402
 from load import PROJECT, Api, Load  # noqa: E402
-from program import Server  # noqa: E402
+from program import ROOT, Server  # noqa: E402
 
 DRAIN_EVERY = 10
 DRAIN_SECONDS_MAX = 60
@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    parent = pathlib.Path(os.environ.get("E2E_FOLDER", "target/e2e/run"))
+    parent = pathlib.Path(os.environ.get("E2E_FOLDER", ROOT / "target/e2e/run"))
     folder = parent / f"kill-{os.getpid()}"
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
     rounds = Rounds(folder, options.seed)

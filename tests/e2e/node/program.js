@@ -7,7 +7,8 @@ const os = require('node:os');
 const path = require('node:path');
 const readline = require('node:readline');
 
-const PROGRAM = process.env.E2E_PROGRAM || 'target/debug/postrider';
+const PROGRAM =
+  process.env.E2E_PROGRAM || path.join(__dirname, '../../../target/debug/postrider');
 
 class Server {
   constructor() {

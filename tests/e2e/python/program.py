@@ -8,7 +8,8 @@ import signal
 import subprocess
 import threading
 
-PROGRAM = os.environ.get("E2E_PROGRAM", "target/debug/postrider")
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = os.environ.get("E2E_PROGRAM", str(ROOT / "target/debug/postrider"))
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 15
 

@@ -18,8 +18,10 @@ pub(crate) struct Opened {
 
 /// Ends an engine once nothing uses it any more.
 pub(crate) enum Closer {
+    /// An engine with threads and a folder to let go of.
     Disk(disk::Handle),
-    Memory,
+    /// Nothing to end.
+    None,
 }
 
 impl Closer {
@@ -27,7 +29,7 @@ impl Closer {
     pub(crate) fn close(&self) {
         match self {
             Self::Disk(handle) => handle.close(),
-            Self::Memory => {}
+            Self::None => {}
         }
     }
 }
@@ -38,7 +40,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Error> {
         config::Engine::Memory => {
             let options = memory::Options { bytes_max: bytes(config.storage.memory_max) };
             let engine = memory::open_with(options);
-            Ok(Opened { engine, recovery: None, closer: Closer::Memory })
+            Ok(Opened { engine, recovery: None, closer: Closer::None })
         }
         config::Engine::Disk => {
             let opened = disk::open(&config.data_dir, disk_options(&config.storage))?;

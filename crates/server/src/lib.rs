@@ -15,4 +15,4 @@ mod rest;
 mod server;
 mod status;
 
-pub use server::{Error, Server, Started};
+pub use server::{Error, Server, Started, StopError};

@@ -79,19 +79,33 @@ impl Server {
     /// Opens the store, makes what the settings ask for, and takes connections.
     pub async fn start(config: &Config) -> Result<Self, Error> {
         // The port comes first: a second server on it must not touch the store.
-        let listener = TcpListener::bind(config.listen)
-            .await
-            .and_then(|listener| listener.local_addr().map(|address| (listener, address)));
-        let (listener, address) =
-            listener.map_err(|source| Error::Listen { address: config.listen, source })?;
-        let clock = Arc::new(SystemClock::start());
+        let port = Port::bind(config.listen).await?;
+        let clock = SystemClock::start();
         let opened = open_store(config).await?;
         let started = Started {
             recovery: opened.recovery,
             opening: clock.now().since(domain::Moment::default()),
         };
+        Self::run(config, port, opened.engine, opened.closer, started).await
+    }
+
+    /// The same on a store that is open already and that the caller closes.
+    pub async fn start_on(config: &Config, engine: storage::Engine) -> Result<Self, Error> {
+        let port = Port::bind(config.listen).await?;
+        let started = Started { recovery: None, opening: Duration::ZERO };
+        Self::run(config, port, engine, Closer::None, started).await
+    }
+
+    async fn run(
+        config: &Config,
+        port: Port,
+        engine: storage::Engine,
+        closer: Closer,
+        started: Started,
+    ) -> Result<Self, Error> {
+        let clock = Arc::new(SystemClock::start());
         let options = broker::Options { progress_flush: config.storage.progress_flush };
-        let broker = Broker::open(opened.engine, clock, options).await.map_err(Error::Load)?;
+        let broker = Broker::open(engine, clock, options).await.map_err(Error::Load)?;
         make_resources(&broker, config).await?;
 
         let (phase, phases) = watch::channel(Phase::Serving);
@@ -104,15 +118,15 @@ impl Server {
             grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
             rest: Rest::new(api, body_timeout, phases.clone(), readiness),
         };
-        let serving = net::serve(listener, gate, config.limits.clone(), phases);
+        let serving = net::serve(port.listener, gate, config.limits.clone(), phases);
         Ok(Self {
-            address,
+            address: port.address,
             broker,
             phase,
             ready,
             health,
             port: broker::spawn::named("port", serving),
-            closer: opened.closer,
+            closer,
             started,
             grace: config.shutdown_grace,
         })
@@ -139,30 +153,78 @@ impl Server {
 
     /// Takes no more connections, tells streams to reconnect, lets calls under way end within the
     /// grace time, saves all progress and closes the store. `hurry` ends the grace time early.
-    pub async fn stop(self, hurry: impl Future<Output = ()>) -> broker::Result<()> {
+    ///
+    /// An error means that progress was not saved or the store not closed, as when the disk hangs;
+    /// the log holds all that was answered, so nothing is lost by ending all the same.
+    pub async fn stop(self, hurry: impl Future<Output = ()>) -> Result<(), StopError> {
         self.ready.send_replace(false);
         set_health(&self.health, ServingStatus::NotServing).await;
         self.phase.send_replace(Phase::Draining);
-        let closed = self.broker.close().await;
-        let mut port = self.port;
-        tokio::select! {
-            ended = &mut port => drop(ended),
-            () = tokio::time::sleep(self.grace) => {
-                tracing::info!("grace time is over, closing what is left");
-                self.phase.send_replace(Phase::Closed);
-                drop(port.await);
-            }
-            () = hurry => {
-                self.phase.send_replace(Phase::Closed);
-                drop(port.await);
-            }
-        }
+        let draining = drain(self.port, self.phase, self.grace, hurry);
+        // Both at once: the broker's first step ends the streams that draining waits for.
+        let saving = self.broker.close();
+        let saved = async { tokio::join!(draining, saving).1 };
+        within(self.grace * 2, saved).await?.map_err(StopError::Save)?;
         let closer = self.closer;
-        let ended = tokio::task::spawn_blocking(move || closer.close()).await;
-        if let Err(error) = ended {
-            tracing::error!(%error, "closing the store failed");
+        let closing = tokio::task::spawn_blocking(move || closer.close());
+        within(self.grace.max(CLOSING_MIN), closing).await?.map_err(StopError::Panicked)
+    }
+}
+
+/// The least time closing the store may take, however short the grace time is.
+const CLOSING_MIN: Duration = Duration::from_secs(1);
+
+/// What went wrong while stopping.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The last checkpoint failed.
+    #[error("progress could not be saved: {0}")]
+    Save(broker::Error),
+    /// The disk takes too long.
+    #[error("the store did not close in time")]
+    Hangs,
+    /// A bug of ours.
+    #[error("closing the store failed: {0}")]
+    Panicked(tokio::task::JoinError),
+}
+
+async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Result<T, StopError> {
+    tokio::time::timeout(time, work).await.map_err(|_| StopError::Hangs)
+}
+
+/// Waits for open connections to end, and drops them after the grace time or in a hurry.
+async fn drain(
+    mut port: JoinHandle<()>,
+    phase: watch::Sender<Phase>,
+    grace: Duration,
+    hurry: impl Future<Output = ()>,
+) {
+    tokio::select! {
+        ended = &mut port => drop(ended),
+        () = tokio::time::sleep(grace) => {
+            tracing::info!("grace time is over, closing what is left");
+            phase.send_replace(Phase::Closed);
+            drop(port.await);
         }
-        closed
+        () = hurry => {
+            phase.send_replace(Phase::Closed);
+            drop(port.await);
+        }
+    }
+}
+
+/// An address that is listened on, though nobody answers yet.
+struct Port {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Port {
+    async fn bind(address: SocketAddr) -> Result<Self, Error> {
+        let failed = |source| Error::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
     }
 }
 

@@ -73,7 +73,7 @@ async fn after_failure(
         () = signals.next() => {}
     }
     if let Err(error) = server.stop(signals.next()).await {
-        tracing::error!(%error, "progress could not be saved; it is replayed from the log");
+        tracing::error!(%error, "not closed; what is missing is replayed from the log");
     }
     Failure::failed(format!("the log failed: {error}"))
 }

@@ -1,0 +1,16 @@
+//! The whole server over real sockets, on each engine.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that meets the unexpected shall fail and say where"
+)]
+
+mod hostile;
+mod messages;
+mod program;
+mod rest;
+mod rest_bad_input;
+mod rig;
+mod stopping;
+mod streams;
+mod topics;

@@ -1,0 +1,323 @@
+//! The built program: settings, first screen, refusals, signals, verify.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::rig::call;
+
+fn postrider(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(arguments).env_remove("POSTRIDER_CONFIG");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    postrider(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A server process; killed if a test forgets to end it.
+struct Process {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    screen: String,
+    address: SocketAddr,
+}
+
+impl Process {
+    /// Starts it and returns once it says where it listens.
+    fn start(folder: &Path, more: &[&str]) -> Self {
+        Self::start_on("127.0.0.1:0", folder, more)
+    }
+
+    fn start_on(listen: &str, folder: &Path, more: &[&str]) -> Self {
+        let data = folder.join("data");
+        let mut command = postrider(&["serve", "--listen", listen, "--data-dir"]);
+        command.arg(&data).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let address = SocketAddr::from(([0; 4], 0));
+        let mut process = Self { child, stdout, screen: String::new(), address };
+        process.read_address();
+        process
+    }
+
+    fn read_address(&mut self) {
+        loop {
+            let from = self.screen.len();
+            let read = self.stdout.read_line(&mut self.screen).unwrap();
+            assert_ne!(read, 0, "it ended: {}", self.screen);
+            if let Some(rest) = self.screen[from..].strip_prefix("Listening") {
+                self.address = rest.trim().parse().unwrap();
+                return;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end; returns the exit code, the screen and the log.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        self.stdout.read_to_string(&mut self.screen).unwrap();
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), std::mem::take(&mut self.screen), log)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[tokio::test]
+async fn the_first_screen_says_where_and_what_and_a_signal_ends_it_well() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = TempDir::new().unwrap();
+        let process = Process::start(folder.path(), &[]);
+        let address = process.address;
+        assert_eq!(call(address, "GET", "/healthz", "").await.code.as_u16(), 200);
+        process.signal(signal);
+        let (code, screen, log) = process.end();
+        assert_eq!(code, Some(0), "{log}");
+        let data = folder.path().join("data");
+        assert!(screen.starts_with("Postrider 0."), "{screen}");
+        assert!(screen.contains(&format!("\nListening   {address}\n")), "{screen}");
+        assert!(screen.contains(&format!("\nData        {} (disk, fsync)\n", data.display())));
+        assert!(screen.contains(&format!("export PUBSUB_EMULATOR_HOST={address}\n")), "{screen}");
+        assert!(screen.contains("SIGTERM"), "{screen}");
+        for line in log.lines() {
+            let parsed: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(parsed["level"].is_string(), "{line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let topic = "/v1/projects/p/topics/orders";
+    let body = json!({"messageRetentionDuration": "600s"}).to_string();
+    call(process.address, "PUT", topic, body).await.ok();
+    let body = json!({"messages": [{"data": "aGk="}]}).to_string();
+    call(process.address, "POST", &format!("{topic}:publish"), body).await.ok();
+    process.signal(Signal::KILL);
+    process.end();
+    let process = Process::start(folder.path(), &[]);
+    let body = json!({"topic": "projects/p/topics/orders", "postrider": {"start": "earliest"}});
+    let subscription = "/v1/projects/p/subscriptions/billing";
+    call(process.address, "PUT", subscription, body.to_string()).await.ok();
+    let body = json!({"maxMessages": 1}).to_string();
+    let pulled = call(process.address, "POST", &format!("{subscription}:pull"), body).await.ok();
+    assert_eq!(pulled["receivedMessages"][0]["message"]["data"], json!("aGk="));
+    process.signal(Signal::TERM);
+    let (code, screen, _) = process.end();
+    assert_eq!(code, Some(0));
+    assert!(screen.contains("\nRecovered   1 records"), "{screen}");
+}
+
+#[test]
+fn a_second_process_on_the_folder_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let second = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains(data), "{}", stderr(&second));
+    assert!(stderr(&second).contains("in use"), "{}", stderr(&second));
+    assert!(second.stdout.is_empty(), "nothing is shown before it really serves");
+    let verify = run(&["verify", "--data-dir", data]);
+    assert_eq!(verify.status.code(), Some(1));
+    assert!(stderr(&verify).contains("in use"), "{}", stderr(&verify));
+    process.signal(Signal::TERM);
+    assert_eq!(process.end().0, Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_refused_and_leaves_no_folder() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let refused = run(&["serve", "--listen", &address, "--data-dir", data.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains(&address), "{}", stderr(&refused));
+    assert!(!data.exists());
+}
+
+#[test]
+fn wrong_settings_are_refused_with_code_2_and_leave_no_folder() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let data_text = data.to_str().unwrap();
+    for (text, name) in [
+        ("[storage]\nprogres_flush = \"1s\"\n", "storage.progres_flush"),
+        ("shutdown_grace = \"soon\"\n", "shutdown_grace"),
+        ("this is not toml", "postrider.toml"),
+        ("[[topics]]\nname = \"orders\"\n", "topics[0].name"),
+    ] {
+        let file = folder.path().join("postrider.toml");
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let refused = run(&["serve", "--config", file, "--data-dir", data_text]);
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert!(stderr(&refused).contains(name), "{}", stderr(&refused));
+    }
+    let refused = run(&["serve", "--listen", "0.0.0.0:0", "--data-dir", data_text]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--insecure"), "{}", stderr(&refused));
+    let refused = run(&["serve", "--config", "/no/such/file.toml", "--data-dir", data_text]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!data.exists());
+}
+
+#[test]
+fn an_address_for_others_is_fine_when_meant() {
+    let folder = TempDir::new().unwrap();
+    let process = Process::start_on("0.0.0.0:0", folder.path(), &["--insecure"]);
+    process.signal(Signal::TERM);
+    let (code, screen, _) = process.end();
+    assert_eq!(code, Some(0));
+    assert!(screen.contains("PUBSUB_EMULATOR_HOST=127.0.0.1:"), "{screen}");
+}
+
+#[tokio::test]
+async fn resources_of_the_settings_are_made_once() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("postrider.toml");
+    let text = "[[topics]]\nname = \"projects/p/topics/orders\"\nlabels = { team = \"blue\" }\n\
+                [[subscriptions]]\nname = \"projects/p/subscriptions/billing\"\n\
+                topic = \"projects/p/topics/orders\"\nack_deadline = \"42s\"\n";
+    std::fs::write(&file, text).unwrap();
+    let file_text = file.to_str().unwrap();
+    for _ in 0..2 {
+        let process = Process::start(folder.path(), &["--config", file_text]);
+        let topic = call(process.address, "GET", "/v1/projects/p/topics/orders", "").await.ok();
+        assert_eq!(topic["labels"], json!({"team": "blue"}));
+        let path = "/v1/projects/p/subscriptions/billing";
+        let subscription = call(process.address, "GET", path, "").await.ok();
+        assert_eq!(subscription["ackDeadlineSeconds"], json!(42));
+        process.signal(Signal::TERM);
+        assert_eq!(process.end().0, Some(0));
+    }
+    let orphan = "[[subscriptions]]\nname = \"projects/p/subscriptions/orphan\"\n\
+                  topic = \"projects/p/topics/missing\"\n";
+    std::fs::write(&file, orphan).unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let refused =
+        run(&["serve", "--listen=127.0.0.1:0", "--config", file_text, "--data-dir", data]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("projects/p/topics/missing"), "{}", stderr(&refused));
+}
+
+#[tokio::test]
+async fn verify_says_whether_a_folder_is_sound() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let data_text = data.to_str().unwrap();
+    let none = run(&["verify", "--data-dir", data_text]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stderr(&none).contains("no store"), "{}", stderr(&none));
+
+    let process = Process::start(folder.path(), &[]);
+    let topic = "/v1/projects/p/topics/orders";
+    call(process.address, "PUT", topic, "{}").await.ok();
+    for _ in 0..3 {
+        let body = json!({"messages": [{"data": "cG9zdHJpZGVy"}]}).to_string();
+        call(process.address, "POST", &format!("{topic}:publish"), body).await.ok();
+    }
+    process.signal(Signal::KILL);
+    process.end();
+    let sound = run(&["verify", "--data-dir", data_text]);
+    assert_eq!(sound.status.code(), Some(0), "{}{}", stdout(&sound), stderr(&sound));
+    assert!(stdout(&sound).contains("no faults"), "{}", stdout(&sound));
+
+    let log = std::fs::read_dir(data.join("wal")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let place = bytes.windows(9).position(|window| window == b"postrider").unwrap();
+    bytes[place] ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    let broken = run(&["verify", "--data-dir", data_text]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(stdout(&broken).contains(log.to_str().unwrap()), "{}", stdout(&broken));
+    assert!(stderr(&broken).contains("fault"), "{}", stderr(&broken));
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data_text]);
+    assert_eq!(refused.status.code(), Some(1), "a damaged store must not be served");
+    assert_eq!(std::fs::read(&log).unwrap(), bytes, "nothing is cut or repaired");
+}
+
+#[tokio::test]
+async fn a_subscription_is_described_for_people_and_programs() {
+    let folder = TempDir::new().unwrap();
+    let process = Process::start(folder.path(), &["--engine", "memory"]);
+    call(process.address, "PUT", "/v1/projects/p/topics/orders", "{}").await.ok();
+    let name = "projects/p/subscriptions/billing";
+    let body = json!({"topic": "projects/p/topics/orders", "postrider": {"description": "who"}});
+    call(process.address, "PUT", &format!("/v1/{name}"), body.to_string()).await.ok();
+    let server = format!("http://{}", process.address);
+    let told = run(&["subscription", "describe", name, "--server", &server]);
+    assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
+    for part in [name, "projects/p/topics/orders", "who", "Cursor"] {
+        assert!(stdout(&told).contains(part), "{}", stdout(&told));
+    }
+    let told = run(&["subscription", "describe", name, "--server", &server, "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["subscription"]["name"], json!(name));
+    assert!(told["cursor"]["offset"].is_u64());
+    let missing =
+        run(&["subscription", "describe", "projects/p/subscriptions/none", "--server", &server]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(stderr(&missing).contains("not found"), "{}", stderr(&missing));
+    let wrong = run(&["subscription", "describe", "billing", "--server", &server]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn settings_can_be_looked_at() {
+    let folder = TempDir::new().unwrap();
+    let default = run(&["config", "show", "--default"]);
+    assert_eq!(stdout(&default), include_str!("../../config.default.toml"));
+    let file = folder.path().join("postrider.toml");
+    std::fs::write(&file, "shutdown_grace = \"7s\"\n").unwrap();
+    let shown = postrider(&["config", "show", "--config", file.to_str().unwrap()])
+        .env("POSTRIDER_LOG_LEVEL", "warn")
+        .env("POSTRIDER_LGO_LEVEL", "warn")
+        .output()
+        .unwrap();
+    let text = stdout(&shown);
+    assert!(text.contains("shutdown_grace = \"7s\"  # "), "{text}");
+    assert!(text.contains("log.level = \"warn\"  # POSTRIDER_LOG_LEVEL"), "{text}");
+    assert!(text.contains("did you mean POSTRIDER_LOG_LEVEL?"), "{text}");
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["verify", "--help"]] {
+        let help = run(arguments);
+        assert_eq!(help.status.code(), Some(0));
+        assert!(stdout(&help).contains("Example"), "{}", stdout(&help));
+        assert!(stdout(&help).contains("Exit codes:"), "{}", stdout(&help));
+    }
+    assert_eq!(run(&["fly"]).status.code(), Some(2));
+}

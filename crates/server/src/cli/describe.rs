@@ -83,7 +83,9 @@ async fn get(host: &str, path: &str) -> Result<Value, Failure> {
     Err(failed(message.map_or_else(|| format!("answered {code}"), str::to_owned)))
 }
 
-async fn request(host: &str, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn request(host: &str, path: &str) -> Result<(StatusCode, Bytes), BoxError> {
     let stream = TcpStream::connect(host).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -91,8 +93,7 @@ async fn request(host: &str, path: &str) -> anyhow::Result<(StatusCode, Bytes)> 
     let answered = async {
         let response = sender.send_request(request).await?;
         let code = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| anyhow::anyhow!(error))?;
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?;
         Ok((code, body.to_bytes()))
     };
     let mut connection = std::pin::pin!(connection);

@@ -16,25 +16,21 @@ use wire::pubsub::publisher_client::PublisherClient;
 use wire::pubsub::subscriber_client::SubscriberClient;
 use wire::pubsub::{PubsubMessage, Subscription, Topic};
 
-/// Runs a test against a fresh server of each engine.
+/// Runs each of these functions against a fresh server of each engine.
 macro_rules! each_engine {
-    ($(async fn $name:ident($rig:ident: &Rig) $body:block)*) => {
+    ($($name:ident,)*) => {
         $(mod $name {
-            use super::*;
-
-            async fn run($rig: &Rig) $body
-
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn on_disk() {
-                let rig = Rig::start("disk").await;
-                run(&rig).await;
+                let rig = crate::rig::Rig::start("disk").await;
+                super::$name(&rig).await;
                 rig.stop().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn in_memory() {
-                let rig = Rig::start("memory").await;
-                run(&rig).await;
+                let rig = crate::rig::Rig::start("memory").await;
+                super::$name(&rig).await;
                 rig.stop().await;
             }
         })*

@@ -57,11 +57,13 @@ class Call:
 class Delivery:
     """What one subscription has had of one message."""
 
-    __slots__ = ("life", "nacked", "acked_at", "acked_life", "settles")
+    __slots__ = ("life", "nacked", "asked", "acked_at", "acked_life", "settles")
 
     def __init__(self, life):
         self.life = life
         self.nacked = False
+        # Its ack was sent; if a kill took the answer away, it may or may not count.
+        self.asked = False
         self.acked_at = None
         self.acked_life = None
 
@@ -209,6 +211,14 @@ class Checker:
             self.fault(f"A1 {name} was leased twice at once")
         subscription.deliveries[message.token] = Delivery(life)
 
+    def ack_asked(self, subscription, tokens):
+        """To be called just before the ack is sent."""
+        with self.lock:
+            known = self.subscriptions[subscription]
+            for token in tokens:
+                if token in known.deliveries:
+                    known.deliveries[token].asked = True
+
     def acked(self, subscription, tokens, life, settles=None):
         """The ack was answered; `settles` seconds later it is durable for sure."""
         settles = ACK_SETTLES_SECONDS if settles is None else settles
@@ -315,7 +325,8 @@ class Checker:
     def is_owed(self, known, call, message):
         delivery = known.deliveries.get(message.token)
         if delivery is not None:
-            return delivery.acked_at is None
+            unsure = delivery.asked and delivery.life < self.life
+            return delivery.acked_at is None and not unsure
         published = call.answered is not None or message.seen
         return published and call.began > known.exists_since
 

@@ -247,9 +247,15 @@ class Load:
                 ack_deadline_seconds=0,
             )
         if acks:
-            self.api.call("Acknowledge", subscription=subscription, ack_ids=[id for _, id in acks])
-            self.checker.acked(subscription, [token for token, _ in acks], self.life)
+            self.acknowledge(subscription, acks)
         return len(acks) + len(nacks)
+
+    def acknowledge(self, subscription, acks):
+        """Acks (token, ack id) pairs with a call of their own."""
+        tokens = [token for token, _ in acks]
+        self.checker.ack_asked(subscription, tokens)
+        self.api.call("Acknowledge", subscription=subscription, ack_ids=[id for _, id in acks])
+        self.checker.acked(subscription, tokens, self.life)
 
     def drain(self, source, subscription):
         """Pulls until nothing is owed, or nothing comes any more."""

@@ -98,8 +98,7 @@ class Rounds:
         """Ack ids from before the kill still count, and before anybody else gets the messages."""
         late = [one for one in self.kept if self.random.random() < 0.5]
         for name, token, ack_id in late:
-            self.load.api.call("Acknowledge", subscription=name, ack_ids=[ack_id])
-            self.checker.acked(name, [token], self.checker.life)
+            self.load.acknowledge(name, [(token, ack_id)])
 
     def start_load(self, number):
         load = self.load
@@ -130,8 +129,7 @@ class Rounds:
         """What a puller kept would come again only after its deadline: acks it now."""
         while self.load.kept:
             name, token, ack_id = self.load.kept.pop()
-            self.load.api.call("Acknowledge", subscription=name, ack_ids=[ack_id])
-            self.checker.acked(name, [token], self.checker.life)
+            self.load.acknowledge(name, [(token, ack_id)])
 
     def forget(self):
         """Deletes what the churn left, so that the number of resources stays bounded."""

@@ -90,6 +90,19 @@ def test_a_message_never_settled_is_caught():
     assert promises(checker) == ["L1"]
 
 
+def test_an_ack_whose_answer_the_kill_took_may_count_or_not():
+    checker = world()
+    message = publish(checker, ids=[1]).messages[0]
+    deliver(checker, message)
+    checker.ack_asked(SUBSCRIPTION, [message.token])
+    assert checker.owed(SUBSCRIPTION) == [message.token], "not while its life lasts"
+    restart(checker)
+    assert checker.owed(SUBSCRIPTION) == []
+    deliver(checker, message)
+    assert checker.owed(SUBSCRIPTION) == [message.token]
+    assert checker.faults == []
+
+
 def test_changed_bytes_and_keys_are_caught():
     checker = world()
     message = publish(checker, ids=[1]).messages[0]

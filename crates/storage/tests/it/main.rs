@@ -16,4 +16,5 @@ mod memory;
 mod owner;
 mod power_cuts;
 mod random_lives;
+mod reading;
 mod script;

@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn the_nearest_mount_names_the_file_system() {
-        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n";
-        assert_eq!(file_system(mounts, Path::new("/tmp/nowhere/at/all")), "tmpfs");
+        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /run tmpfs rw 0 0\n";
+        assert_eq!(file_system(mounts, Path::new("/run/nowhere/at/all")), "tmpfs");
         assert_eq!(file_system(mounts, Path::new("/nowhere/at/all")), "ext4");
     }
 

@@ -53,8 +53,13 @@ pub trait Catalogue: Send + Sync {
 
     /// Creates (`version` = `None`; `Conflict` if it exists) or replaces (`Conflict` if the
     /// version is another, `NotFound` if it is gone). Returns the entry as stored.
-    fn put(&self, kind: Kind, name: &str, value: Bytes, version: Option<u64>)
-    -> Future<Result<Entry>>;
+    fn put(
+        &self,
+        kind: Kind,
+        name: &str,
+        value: Bytes,
+        version: Option<u64>,
+    ) -> Future<Result<Entry>>;
 
     /// Deletes; `Conflict` if the version is another, `NotFound` if it is gone already.
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>>;

@@ -100,7 +100,9 @@ impl Receipt {
     pub fn wait(self) -> Result<Position> {
         match self.0 {
             Answer::Ready(answer) => answer.unwrap_or_else(|| Err(stopped())),
-            Answer::Waiting(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(stopped())),
+            Answer::Waiting(receiver) => {
+                receiver.blocking_recv().unwrap_or_else(|_| Err(stopped()))
+            }
         }
     }
 }

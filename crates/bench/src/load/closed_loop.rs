@@ -16,7 +16,7 @@ const LAST_CALLS_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// One caller of a closed loop.
 pub(crate) trait Call: Send + 'static {
-    /// Makes one call and waits for its answer; breaks, without a call, when there is no more to do.
+    /// Makes one call and waits for its answer; breaks, without a call, when nothing is left to do.
     fn call(&mut self) -> impl Future<Output = Result<ControlFlow<()>>> + Send;
 }
 

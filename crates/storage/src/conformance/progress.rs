@@ -127,16 +127,16 @@ async fn a_checkpoint_that_contains_later_changes_does_no_harm(engine: Engine) -
         ProgressChange::Replaced(Box::new(Progress::starting_at(FIRST.plus(3)))),
         settled(&[FIRST.0 + 4]),
     ];
-    let mut state = start();
+    let mut reached = start();
     let mut positions = Vec::new();
     for change in changes {
-        state.apply(&change);
+        reached.apply(&change);
         positions.push(commit(&engine, change).await?);
     }
-    let progress = vec![(SUBSCRIPTION, state.clone())];
+    let progress = vec![(SUBSCRIPTION, reached.clone())];
     let checkpoint = Checkpoint { position: positions[0], progress, forgotten: Vec::new() };
     engine.progress.checkpoint(checkpoint).await?;
-    same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &state)
+    same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &reached)
 }
 
 async fn a_forgotten_subscription_has_no_progress(engine: Engine) -> Check {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use domain::{Offset, TopicId};
 
 use super::format::to_u32;
-use super::group::{Answer, Sealed};
+use super::group::{Answer, Sealed, tail_groups_bytes};
 use super::index::Span;
 use super::store::Shared;
 use super::tail::{Chunk, Ring};
@@ -25,7 +25,7 @@ pub(super) struct Committer {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
-        let ring = Ring::new(shared.options.tail_memory_bytes);
+        let ring = Ring::new(tail_groups_bytes(shared.options.tail_memory_bytes));
         Self { shared, writer, ring, ends: Vec::new() }
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! file    | header block | group | group | …                    each on a 4 KiB boundary
 //! header  | magic 8 | crc 4 | format 4 | sequence 8 | salt 8 | first group 8 | length 8 | zeros |
-//! group   | magic 4 | crc of header 4 | number 8 | body length 4 | crc of body 4 | zeros 8 | body | zeros |
+//! group   | magic 4 | crc of header 4 | number 8 | body length 4 | crc of body 4 | zeros 8 |
+//!         | body | zeros |
 //! body    | frame | frame | …
 //! append  | 1 | zeros 3 | length 4 | topic 8 | first offset 8 | count 4 | record | record | …
 //! change  | 2 | zeros 3 | length 4 | subscription 8 | change of progress |
@@ -13,9 +14,9 @@
 //! The two checksums of a group are seeded with the two halves of its file's salt, so that what
 //! an earlier life of the file left behind, or a publisher's data that looks like a group, is
 //! never taken for one. The checksum of the body covers the zeros behind it, too: any flipped bit
-//! of a group shows. A record's checksum is seeded with its topic and a secret of the store, so that
-//! data made to look like a record is not taken for one where a damaged record is searched, and
-//! covers its length. Records are copied to topic segments as they are.
+//! of a group shows. A record's checksum is seeded with its topic and a secret of the store, so
+//! that data made to look like a record is not taken for one where a damaged record is searched,
+//! and covers its length. Records are copied to topic segments as they are.
 //!
 //! At a frame boundary the first byte tells what follows: 1 and 2 a frame, 0 the zeros up to the
 //! next 4 KiB boundary, `P` (the magic) a group header. So a reader can start at any frame.

@@ -222,8 +222,8 @@ struct Arena {
 
 impl Arena {
     fn new(tail_bytes: usize) -> Self {
-        let chunk_bytes = (tail_bytes / 8).clamp(64 << 10, 4 << 20);
-        let used_max = tail_bytes / chunk_bytes + 4;
+        let chunk_bytes = piece_bytes(tail_bytes);
+        let used_max = tail_bytes / chunk_bytes;
         Self { rest: BytesMut::new(), used: VecDeque::new(), chunk_bytes, used_max }
     }
 
@@ -246,6 +246,20 @@ impl Arena {
         let piece = free.and_then(|at| self.used.remove(at));
         piece.unwrap_or_else(|| BytesMut::with_capacity(bytes))
     }
+}
+
+/// How large the pieces are in which memory for a tail of `tail_bytes` is taken.
+///
+/// Larger than any buffer that comes and goes, so that the system's allocator keeps them apart
+/// from those and gives what it frees back.
+fn piece_bytes(tail_bytes: usize) -> usize {
+    (tail_bytes / 16).clamp(64 << 10, 2 << 20)
+}
+
+/// What the groups in the tail may take together, so that the pieces they lie in stay within
+/// `tail_bytes`: one piece is being filled, one is partly empty.
+pub(super) fn tail_groups_bytes(tail_bytes: usize) -> usize {
+    tail_bytes.saturating_sub(2 * piece_bytes(tail_bytes)).max(tail_bytes / 2)
 }
 
 #[cfg(test)]

@@ -65,6 +65,10 @@ impl Outgoing {
         for building in &mut self.segments {
             building.flush(&shared.keeper)?;
             building.file.sync().map_err(super::scan::unavailable)?;
+            // Whoever is that far behind reads ahead in large steps. Without this every move
+            // would push a log file's worth of other data out of memory, and writing to fresh
+            // pages costs several times as much as to those just given back.
+            building.file.set_aside();
         }
         Ok(())
     }
@@ -136,6 +140,9 @@ impl Building {
     }
 
     fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {
+        if self.buffer.len() + record.len() > WRITE_BYTES {
+            self.flush(&shared.keeper)?;
+        }
         let segment = &mut self.segment;
         if self.marks.last().is_none_or(|mark| segment.length - mark.at >= MARK_BYTES) {
             let (offset, at, time) = (head.offset, segment.length, head.publish_time);
@@ -147,7 +154,7 @@ impl Building {
         segment.time_min = segment.time_min.min(head.publish_time);
         segment.time_max = segment.time_max.max(head.publish_time);
         self.buffer.extend_from_slice(record);
-        if self.buffer.len() >= WRITE_BYTES { self.flush(&shared.keeper) } else { Ok(()) }
+        Ok(())
     }
 
     fn flush(&mut self, keeper: &Keeper) -> Result<()> {

@@ -112,6 +112,11 @@ impl File for RealFile {
         self.0.sync_data()
     }
 
+    fn set_aside(&self) {
+        // A file system that cannot do it keeps the pages, which is no fault.
+        rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed).unwrap_or_default();
+    }
+
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }

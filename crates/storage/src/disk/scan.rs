@@ -14,7 +14,7 @@ use super::wal::{FOLDER, WalFile, file_name};
 use crate::{Error, Result};
 
 /// Bytes read at a time.
-const WINDOW_BYTES: u64 = 4 << 20;
+const WINDOW_BYTES: u64 = 1 << 20;
 
 /// `what` does not hold at byte `offset` of `file`.
 pub(super) fn corrupt(file: impl Into<PathBuf>, offset: u64, what: &'static str) -> Error {

@@ -51,6 +51,10 @@ pub trait File: Send + Sync {
     /// Cuts or grows (with zeros) the file to `length`.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
+    /// Says that what was synced will not be read soon, so that its memory may be used for
+    /// something else. A hint: nothing depends on it.
+    fn set_aside(&self) {}
+
     /// Reserves space up to `length`, so that writes below it cannot run out of space. The file
     /// grows to `length`; new bytes read as zeros.
     fn allocate(&self, length: u64) -> io::Result<()>;

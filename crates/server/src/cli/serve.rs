@@ -1,9 +1,12 @@
 //! `postrider serve`.
 
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Failure, Settings, print};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Loaded};
 use crate::logging;
 use crate::server::{Server, Started};
 
@@ -28,20 +31,46 @@ pub(super) fn run(settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
-    let ended = runtime.block_on(serve(&loaded.config));
+    raise_file_limit(loaded.config.limits.connections_max);
+    let ended = runtime.block_on(serve(&loaded));
     // What still runs has been told to end and holds nothing that must be kept.
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(config: &Config) -> Result<(), Failure> {
+/// Files the server may need besides one per connection.
+const FILES_BESIDES: u64 = 256;
+
+/// Lets this process open as many files as the system permits: the usual 1,024 are fewer than the
+/// connections that may be open.
+fn raise_file_limit(connections_max: usize) {
+    let needed = connections_max as u64 + FILES_BESIDES;
+    let limit = getrlimit(Resource::Nofile);
+    let (Some(current), maximum) = (limit.current, limit.maximum) else { return };
+    if current >= needed {
+        return;
+    }
+    let wanted = maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    if raised.is_err() || wanted < needed {
+        let allowed = if raised.is_ok() { wanted } else { current };
+        tracing::warn!(
+            allowed,
+            needed,
+            "fewer files may be open than limits.connections_max needs"
+        );
+    }
+}
+
+async fn serve(loaded: &Loaded) -> Result<(), Failure> {
+    let config = &loaded.config;
     let mut signals = Signals::new()?;
     let server = tokio::select! {
         started = Server::start(config) => started.map_err(Failure::failed)?,
         // Nothing has been promised to anybody yet, and recovery can be begun again.
         () = signals.next() => return Ok(()),
     };
-    print(&screen(config, &server))?;
+    print(&screen(loaded, &server))?;
     tracing::info!(address = %server.address(), "serving");
     let failure = tokio::select! {
         () = signals.next() => None,
@@ -104,11 +133,14 @@ impl Signals {
 }
 
 /// The first screen: where it listens, where the data is, what to set, how to stop.
-fn screen(config: &Config, server: &Server) -> String {
+fn screen(loaded: &Loaded, server: &Server) -> String {
     let address = server.address();
     let mut text = format!("Postrider {}\n", env!("CARGO_PKG_VERSION"));
     line(&mut text, "Listening", &address.to_string());
-    line(&mut text, "Data", &data(config));
+    line(&mut text, "Data", &data(&loaded.config));
+    if let Some(file) = &loaded.merged.file {
+        line(&mut text, "Settings", &whole(file));
+    }
     if let Some(recovered) = recovered(&server.started()) {
         line(&mut text, "Recovered", &recovered);
     }
@@ -125,12 +157,15 @@ fn data(config: &Config) -> String {
     match config.engine {
         config::Engine::Memory => "in memory only, gone when the server ends (memory)".to_owned(),
         config::Engine::Disk => {
-            let folder = std::path::absolute(&config.data_dir);
-            let folder = folder.unwrap_or_else(|_| config.data_dir.clone());
             let durability = config.storage.durability.as_str();
-            format!("{} ({}, {durability})", folder.display(), config.engine.as_str())
+            format!("{} ({}, {durability})", whole(&config.data_dir), config.engine.as_str())
         }
     }
+}
+
+/// The path from the root on, which is the same for whoever reads it.
+fn whole(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 fn recovered(started: &Started) -> Option<String> {

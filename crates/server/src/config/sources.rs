@@ -58,6 +58,8 @@ pub struct Sources {
 pub struct Merged {
     /// The settings.
     pub table: Table,
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
     /// Key → source, for keys that are not at their default.
     pub origins: BTreeMap<String, String>,
     /// What is odd but no error.
@@ -74,7 +76,7 @@ impl Merged {
     pub(super) fn built_in() -> Result<Self, Error> {
         let table: Table =
             DEFAULTS.parse().map_err(|error: toml::de::Error| Error::BuiltIn(error.to_string()))?;
-        Ok(Self { table, origins: BTreeMap::new(), warnings: Vec::new() })
+        Ok(Self { table, file: None, origins: BTreeMap::new(), warnings: Vec::new() })
     }
 
     /// Lays the file over what is there: the one named, or the usual one if it exists.
@@ -101,6 +103,7 @@ impl Merged {
             file: path.to_owned(),
             problem: error.to_string().trim_end().to_owned(),
         })?;
+        self.file = Some(path.to_owned());
         let source = path.display().to_string();
         for (key, value) in leaves(&table) {
             if matches!(value, Value::Table(_)) && self.is_section(&key) {

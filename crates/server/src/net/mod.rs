@@ -47,6 +47,7 @@ pub(crate) async fn serve<F: Front>(
     let settings = Arc::new(connection::Settings::new(&limits));
     // Every connection holds a sender, so the channel closes with the last of them.
     let (open, mut all_closed) = mpsc::channel::<()>(1);
+    let mut is_failing = false;
     while *phase.borrow_and_update() == Phase::Serving {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -55,11 +56,15 @@ pub(crate) async fn serve<F: Front>(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                // Said once, not with every try.
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!(%error, "cannot accept connections");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        is_failing = false;
         let Some(place) = admission.admit(peer.ip()) else {
             tracing::debug!(%peer, "connection refused: too many are open");
             continue;

@@ -218,7 +218,9 @@ async fn resources_of_the_settings_are_made_once() {
         let subscription = call(process.address, "GET", path, "").await.ok();
         assert_eq!(subscription["ackDeadlineSeconds"], json!(42));
         process.signal(Signal::TERM);
-        assert_eq!(process.end().0, Some(0));
+        let (code, screen, _) = process.end();
+        assert_eq!(code, Some(0));
+        assert!(screen.contains(&format!("\nSettings    {file_text}\n")), "{screen}");
     }
     let orphan = "[[subscriptions]]\nname = \"projects/p/subscriptions/orphan\"\n\
                   topic = \"projects/p/topics/missing\"\n";

@@ -116,7 +116,7 @@ impl Consumer {
     }
 
     fn start_fetch(&mut self, from: Offset) {
-        let limit = ReadLimit { records: STREAM_RECORDS_MAX, bytes: RESPONSE_BYTES_MAX };
+        let limit = ReadLimit { records: self.records_max, bytes: RESPONSE_BYTES_MAX };
         let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
         self.fetch = Fetch::Reading(read);
     }

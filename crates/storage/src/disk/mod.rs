@@ -23,6 +23,7 @@
 //! | `store`, `engine` | the open store; the traits on it |
 //! | `seam`, `real` | the disk, so that tests can put a faulty one there |
 
+mod blocks;
 mod committer;
 mod database;
 mod definitions;

@@ -5,17 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use domain::{Offset, OffsetRange};
 
+use super::blocks::Blocks;
 use super::format::{AppendFrame, RecordHead};
 use super::keeper::Keeper;
-use super::seam::{Disk, File};
+use super::seam::Disk;
 use super::segments::{FOLDER, MARK_BYTES, Mark, Segment};
 use super::store::Shared;
 use super::topic::Topic;
 use super::wal::is_full;
 use crate::{Error, Result};
-
-/// Bytes gathered for one topic before they are written.
-const WRITE_BYTES: usize = 1 << 20;
 
 /// What of one topic has to leave a log file.
 pub(super) struct Outgoing {
@@ -33,8 +31,7 @@ pub(super) struct Outgoing {
 pub(super) struct Building {
     pub segment: Segment,
     pub marks: Vec<Mark>,
-    file: Arc<dyn File>,
-    buffer: Vec<u8>,
+    blocks: Blocks,
 }
 
 impl Outgoing {
@@ -64,11 +61,7 @@ impl Outgoing {
     pub(super) fn finish(&mut self, shared: &Shared) -> Result<()> {
         for building in &mut self.segments {
             building.flush(&shared.keeper)?;
-            building.file.sync().map_err(super::scan::unavailable)?;
-            // Whoever is that far behind reads ahead in large steps. Without this every move
-            // would push a log file's worth of other data out of memory, and writing to fresh
-            // pages costs several times as much as to those just given back.
-            building.file.set_aside();
+            building.blocks.sync().map_err(super::scan::unavailable)?;
         }
         Ok(())
     }
@@ -109,22 +102,27 @@ impl Building {
     /// The topic's last segment if it has room, else a new one.
     fn open(shared: &Shared, topic: &Topic, first: Offset) -> Result<Self> {
         let last = topic.state().segments.last().cloned();
-        match last.filter(|last| last.length < shared.options.topic_segment_bytes) {
-            Some(last) => Ok(Self {
-                marks: last.marks(&shared.database)?.to_vec(),
-                file: shared.files.get(&last.file).map_err(super::scan::unavailable)?,
-                segment: last.as_ref().clone(),
-                buffer: Vec::new(),
-            }),
-            None => Self::create(shared, topic, first),
-        }
+        let Some(last) = last.filter(|last| last.length < shared.options.topic_segment_bytes)
+        else {
+            return Self::create(shared, topic, first);
+        };
+        let marks = last.marks(&shared.database)?.to_vec();
+        let blocks = (|| {
+            let reader = shared.files.get(&last.file)?;
+            Blocks::new(shared.disk.open_for_blocks(&last.file)?, reader.as_ref(), last.length)
+        })();
+        let blocks = blocks.map_err(super::scan::unavailable)?;
+        Ok(Self { segment: last.as_ref().clone(), marks, blocks })
     }
 
     fn create(shared: &Shared, topic: &Topic, first: Offset) -> Result<Self> {
         let name = Segment::file_name(topic.id, first);
         // An earlier move that was not completed may have left a file of that name.
         shared.files.forget(&name);
-        let file = with_reserve(&shared.keeper, 1 << 20, || shared.disk.create(&name))?;
+        let blocks = with_reserve(&shared.keeper, 1 << 20, || {
+            let reader = shared.disk.create(&name)?;
+            Blocks::new(shared.disk.open_for_blocks(&name)?, reader.as_ref(), 0)
+        })?;
         let segment = Segment {
             topic: topic.id,
             first,
@@ -136,13 +134,10 @@ impl Building {
             time_max: domain::Timestamp(0),
             marks: OnceLock::new(),
         };
-        Ok(Self { segment, marks: Vec::new(), file, buffer: Vec::new() })
+        Ok(Self { segment, marks: Vec::new(), blocks })
     }
 
     fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {
-        if self.buffer.len() + record.len() > WRITE_BYTES {
-            self.flush(&shared.keeper)?;
-        }
         let segment = &mut self.segment;
         if self.marks.last().is_none_or(|mark| segment.length - mark.at >= MARK_BYTES) {
             let (offset, at, time) = (head.offset, segment.length, head.publish_time);
@@ -153,18 +148,11 @@ impl Building {
         segment.length += record.len() as u64;
         segment.time_min = segment.time_min.min(head.publish_time);
         segment.time_max = segment.time_max.max(head.publish_time);
-        self.buffer.extend_from_slice(record);
-        Ok(())
+        self.blocks.put(record, |blocks| write(blocks, &shared.keeper))
     }
 
     fn flush(&mut self, keeper: &Keeper) -> Result<()> {
-        let bytes = self.buffer.len() as u64;
-        if bytes > 0 {
-            let at = self.segment.length - bytes;
-            with_reserve(keeper, bytes + (1 << 20), || self.file.write_at(&self.buffer, at))?;
-            self.buffer.clear();
-        }
-        Ok(())
+        write(&mut self.blocks, keeper)
     }
 
     /// What SQLite shall name.
@@ -172,6 +160,11 @@ impl Building {
         let marks = OnceLock::from(Arc::from(self.marks));
         Arc::new(Segment { marks, ..self.segment })
     }
+}
+
+fn write(blocks: &mut Blocks, keeper: &Keeper) -> Result<()> {
+    let bytes = blocks.pending() as u64 + (1 << 20);
+    with_reserve(keeper, bytes, || blocks.write())
 }
 
 /// Makes the names of new segment files durable.

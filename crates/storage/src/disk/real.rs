@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +49,18 @@ impl Disk for RealDisk {
             other => other?,
         };
         Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open_for_blocks(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
+        let mut options = fs::OpenOptions::new();
+        let path = self.root.join(name);
+        match options.write(true).custom_flags(direct).open(path) {
+            Ok(file) => Ok(Arc::new(RealFile(file))),
+            // Not every file system can do it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.open(name),
+            Err(error) => Err(error),
+        }
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -110,11 +122,6 @@ impl File for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
-    }
-
-    fn set_aside(&self) {
-        // A file system that cannot do it keeps the pages, which is no fault.
-        rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed).unwrap_or_default();
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -15,6 +15,12 @@ pub trait Disk: Send + Sync {
     /// only after `sync_folder`.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
+    /// Opens an existing file to be written in whole 4 KiB blocks from memory aligned to them,
+    /// past the page cache where that is possible: for much that will not be read soon.
+    fn open_for_blocks(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.open(name)
+    }
+
     /// Renames, replacing what `to` named. Durable only after `sync_folder`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
@@ -50,10 +56,6 @@ pub trait File: Send + Sync {
 
     /// Cuts or grows (with zeros) the file to `length`.
     fn set_len(&self, length: u64) -> io::Result<()>;
-
-    /// Says that what was synced will not be read soon, so that its memory may be used for
-    /// something else. A hint: nothing depends on it.
-    fn set_aside(&self) {}
 
     /// Reserves space up to `length`, so that writes below it cannot run out of space. The file
     /// grows to `length`; new bytes read as zeros.

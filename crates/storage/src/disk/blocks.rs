@@ -1,0 +1,168 @@
+//! Appends to a file in whole blocks from aligned memory, so that the page cache can be passed by.
+//!
+//! ```text
+//! file    | block | block | block |        written, in whole blocks
+//! buffer                  | block | rest   the last one again, if it was not full
+//! ```
+//!
+//! A block that was not full is written again with what follows, its first bytes unchanged: torn
+//! anywhere, it still holds what was there.
+
+use std::io;
+use std::sync::Arc;
+
+use super::format::{BLOCK, BLOCK_BYTES, to_usize};
+use super::seam::File;
+
+/// Bytes gathered before they are written.
+const GATHERED: usize = 1 << 20;
+
+/// The end of a file that grows.
+pub(super) struct Blocks {
+    file: Arc<dyn File>,
+    /// `GATHERED` bytes from `start` on are aligned to blocks.
+    memory: Vec<u8>,
+    start: usize,
+    /// Bytes in the buffer.
+    filled: usize,
+    /// How many of them are in the file already.
+    written: usize,
+    /// Where the buffer begins in the file.
+    base: u64,
+}
+
+impl Blocks {
+    /// Goes on behind `length` bytes. `file` is to be written, `reader` may be read.
+    pub(super) fn new(file: Arc<dyn File>, reader: &dyn File, length: u64) -> io::Result<Self> {
+        let memory = vec![0; GATHERED + BLOCK];
+        let start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);
+        let filled = to_usize(length % BLOCK_BYTES);
+        let base = length - filled as u64;
+        let mut blocks = Self { file, memory, start, filled, written: filled, base };
+        if filled > 0 {
+            reader.read_at(blocks.buffer(0, filled), base)?;
+        }
+        Ok(blocks)
+    }
+
+    /// Takes `bytes`; `write` is called for what has to be written meanwhile.
+    pub(super) fn put<E>(
+        &mut self,
+        mut bytes: &[u8],
+        mut write: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !bytes.is_empty() {
+            if self.filled == GATHERED {
+                write(self)?;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(GATHERED - self.filled));
+            self.buffer(self.filled, now.len()).copy_from_slice(now);
+            self.filled += now.len();
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Bytes that `write` would write.
+    pub(super) fn pending(&self) -> usize {
+        if self.filled == self.written { 0 } else { self.filled.next_multiple_of(BLOCK) }
+    }
+
+    /// Writes what was taken, zeros behind it up to the end of the block. An error changes
+    /// nothing: it may be called again.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        let padded = self.pending();
+        if padded == 0 {
+            return Ok(());
+        }
+        self.buffer(self.filled, padded - self.filled).fill(0);
+        let base = self.base;
+        let file = Arc::clone(&self.file);
+        file.write_at(self.buffer(0, padded), base)?;
+        let rest = self.filled % BLOCK;
+        let whole = self.filled - rest;
+        let from = self.start + whole;
+        self.memory.copy_within(from..from + rest, self.start);
+        self.base += whole as u64;
+        self.filled = rest;
+        self.written = rest;
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn buffer(&mut self, at: usize, length: usize) -> &mut [u8] {
+        let from = self.start + at;
+        self.memory.get_mut(from..from + length).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Written(Mutex<Vec<u8>>);
+
+    impl File for Written {
+        fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+            let at = to_usize(at);
+            buffer.copy_from_slice(&self.0.lock()[at..at + buffer.len()]);
+            Ok(())
+        }
+
+        fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+            assert_eq!((at % BLOCK_BYTES, bytes.len() % BLOCK), (0, 0));
+            assert_eq!(bytes.as_ptr().align_offset(BLOCK), 0);
+            let (at, mut all) = (to_usize(at), self.0.lock());
+            let length = all.len().max(at + bytes.len());
+            all.resize(length, 0);
+            all[at..at + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.lock().len() as u64)
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn allocate(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_any_portions_is_what_the_file_holds() {
+        let file = Arc::new(Written::default());
+        let mut expected = Vec::new();
+        let sizes = [1, 4095, 4096, 10, 5000, 3 << 20, 1, 8192, 1 << 20, 77];
+        for (round, sizes) in sizes.chunks(3).enumerate() {
+            let dyn_file: Arc<dyn File> = Arc::clone(&file) as _;
+            let length = expected.len() as u64;
+            let mut blocks = Blocks::new(dyn_file, file.as_ref(), length).unwrap();
+            for (at, size) in sizes.iter().enumerate() {
+                let byte = u8::try_from(round * 10 + at + 1).unwrap();
+                blocks.put(&vec![byte; *size], Blocks::write).unwrap();
+                expected.extend(vec![byte; *size]);
+                if at % 2 == 0 {
+                    blocks.write().unwrap();
+                    assert_eq!(blocks.pending(), 0);
+                }
+            }
+            blocks.write().unwrap();
+            assert_eq!(&file.0.lock()[..expected.len()], expected);
+        }
+    }
+}

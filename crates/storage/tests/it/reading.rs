@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use domain::{Offset, OffsetRange, Record, TopicId};
 use parking_lot::Mutex;
 use storage::disk::Options;
 use storage::{Batch, Checkpoint, Engine, Keep, ReadLimit, TailRead, Urgency};
 use testkit::Random;
+use testkit::disk::Call;
 
 use crate::bed::{Bed, tiny};
 use crate::history::as_kept;
@@ -275,4 +277,52 @@ async fn no_needed_record_is_skipped_while_trims_move_it() {
     stop.store(true, Ordering::SeqCst);
     let read = reader.expect("a reader").join();
     read.expect("the reader saw nothing wrong").expect("a runtime");
+}
+
+/// Stops the next read of a log file just before it happens, until told to go on.
+fn hold_next_read(bed: &Bed) -> (Receiver<()>, Sender<()>) {
+    let (reached, is_reached) = channel();
+    let (go_on, may_go_on) = channel();
+    let gate = Mutex::new(Some((reached, may_go_on)));
+    bed.disk.observe(move |_, call| {
+        if call.call == Call::Read && call.name.starts_with("wal/") {
+            let gate = gate.lock().take();
+            if let Some((reached, may_go_on)) = gate {
+                reached.send(()).expect("the test waits");
+                may_go_on.recv().expect("the test lets it go on");
+            }
+        }
+    });
+    (is_reached, go_on)
+}
+
+#[tokio::test]
+async fn a_read_whose_file_is_used_again_meanwhile_looks_elsewhere() {
+    let bed = Bed::new();
+    let mut owner = Owner::new(bed.open().expect("a fresh store"));
+    script::set_up(&mut owner).await.expect("a working store");
+    let mut all = Vec::new();
+    for _ in 0..60 {
+        let pending = owner.queue(&[(1, &[3_000])], Vec::new(), Urgency::Durable);
+        all.extend(owner.history.last_commit().appends.iter().flat_map(as_kept));
+        owner.settle(pending).await.expect("published");
+    }
+    let (is_reached, go_on) = hold_next_read(&bed);
+    let (topic, from) = (owner.topics[1].id, owner.topics[1].first.plus(2));
+    let (engine, limit) = (owner.engine.clone(), ReadLimit { records: 5, bytes: 1 << 20 });
+    let reader = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(engine.log.read(topic, from, limit)).expect("a read")
+    });
+    is_reached.recv().expect("the read begins");
+    // What is read lies in the first file: move it away, and write the file full again.
+    owner.checkpoint().await.expect("a checkpoint");
+    owner.trim().await.expect("a trim");
+    for _ in 0..100 {
+        owner.publish(0, &[3_000]).await.expect("published");
+    }
+    go_on.send(()).expect("the read waits");
+    let batch = reader.join().expect("no panic");
+    check(&batch, from, limit, &all, &|_| true);
+    assert_eq!(batch.records.len(), 5);
 }

@@ -7,6 +7,7 @@
 
 pub mod delivery;
 pub mod error;
+pub mod filter;
 pub mod limits;
 pub mod message;
 pub mod name;
@@ -18,6 +19,7 @@ pub mod topic;
 pub mod validate;
 
 pub use error::Invalid;
+pub use filter::Filter;
 pub use message::Message;
 pub use name::{ProjectName, SchemaName, SnapshotName, SubscriptionName, TopicName};
 pub use offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId, TopicId};

@@ -44,6 +44,9 @@ pub const EXPIRATION_MIN: Duration = Duration::from_secs(DAY_S);
 /// After this time an unused subscription is deleted unless told otherwise.
 pub const EXPIRATION_DEFAULT: Duration = Duration::from_secs(31 * DAY_S);
 
+/// Bytes of a subscription's filter, at most.
+pub const FILTER_BYTES_MAX: usize = 256;
+
 /// Labels of one resource, at most.
 pub const LABELS_MAX: usize = 64;
 /// Characters of a label's key (at least one) or value (may be empty), at most.
@@ -77,5 +80,8 @@ pub const METADATA_KEY_BYTES_MAX: usize = 256;
 pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
 /// Bytes of a `client_id` on a StreamingPull, at most. Ours.
 pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
+/// Parentheses and negations inside each other in a filter, at most. Ours: it bounds the stack that
+/// reading and matching take, whatever the length of the text.
+pub const FILTER_NESTING_MAX: usize = 64;
 
 const DAY_S: u64 = 24 * 60 * 60;

@@ -119,6 +119,30 @@ pub fn attribute<'body>(body: &'body [u8], name: &str) -> Result<Option<&'body s
     Ok(None)
 }
 
+/// A key and its value, as they lie in a record body.
+pub(crate) type BytePair<'body> = (&'body [u8], &'body [u8]);
+
+/// The attributes inside a record body, in order. They come as bytes, because who only compares
+/// them need not check again that they are UTF-8. Ends after the first error.
+pub(crate) fn attributes(
+    body: &[u8],
+) -> impl Iterator<Item = Result<BytePair<'_>, Malformed>> + use<'_> {
+    let mut rest = Fields { bytes: body };
+    std::iter::from_fn(move || {
+        loop {
+            match rest.next_field() {
+                Ok(Some((ATTRIBUTE, bytes))) => return Some(byte_pair(bytes)),
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(malformed) => {
+                    rest.bytes = &[];
+                    return Some(Err(malformed));
+                }
+            }
+        }
+    })
+}
+
 /// The length-delimited fields of a record body, in order.
 struct Fields<'body> {
     bytes: &'body [u8],
@@ -136,12 +160,17 @@ impl<'body> Fields<'body> {
 }
 
 fn pair(bytes: &[u8]) -> Result<(&str, &str), Malformed> {
-    let (mut key, mut value) = ("", "");
+    let (key, value) = byte_pair(bytes)?;
+    Ok((text(key)?, text(value)?))
+}
+
+fn byte_pair(bytes: &[u8]) -> Result<BytePair<'_>, Malformed> {
+    let (mut key, mut value) = (&[][..], &[][..]);
     let mut rest = Fields { bytes };
     while let Some((tag, part)) = rest.next_field()? {
         match tag {
-            PAIR_KEY => key = text(part)?,
-            PAIR_VALUE => value = text(part)?,
+            PAIR_KEY => key = part,
+            PAIR_VALUE => value = part,
             _ => return Err(Malformed),
         }
     }
@@ -260,6 +289,13 @@ mod tests {
             prop_assert_eq!(out.len() as u64, varint_len(value));
             prop_assert_eq!(take_varint(&out).unwrap(), (value, &[][..]));
         }
+    }
+
+    #[test]
+    fn attributes_come_in_order_and_end_after_an_error() {
+        let body = b"\x0a\x01x\x12\x06\x0a\x01a\x12\x01b\x1a\x011\x12\x02\x0a\x00\x12\x09cut";
+        let found: Vec<_> = attributes(body).take(9).collect();
+        assert_eq!(found, [Ok((&b"a"[..], &b"b"[..])), Ok((b"", b"")), Err(Malformed)]);
     }
 
     #[test]

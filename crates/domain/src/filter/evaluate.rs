@@ -1,0 +1,104 @@
+//! Whether a message matches: quickly from a record body, plainly from a map.
+
+use std::collections::BTreeMap;
+
+use super::ast::{Expression, Field, Term};
+use crate::limits::FILTER_BYTES_MAX;
+use crate::message::{self, Malformed};
+
+/// Every term names the attributes and has a mark behind that word.
+const TERM_BYTES_MIN: usize = "attributes:".len();
+const _: () = assert!(FILTER_BYTES_MAX / TERM_BYTES_MIN <= Truths::MAX);
+
+/// What is worked out once per filter, so that a message costs one pass over its attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The terms in the order of the tree, beside each other instead of behind pointers.
+    terms: Vec<Term>,
+    /// What the terms are for a message that has none of their attributes.
+    without: Truths,
+    /// Whether such a message matches.
+    matches_without: bool,
+}
+
+impl Plan {
+    pub(super) fn new(expression: &Expression) -> Self {
+        let terms: Vec<Term> = expression.terms().into_iter().cloned().collect();
+        assert!(terms.len() <= Truths::MAX, "a filter's text has no room for more terms");
+        let mut without = Truths::default();
+        for (place, term) in terms.iter().enumerate() {
+            without.set(place, term.condition.holds(None));
+        }
+        let matches_without = holds(expression, without);
+        Self { terms, without, matches_without }
+    }
+
+    /// `expression` is the one this was made for.
+    pub(super) fn matches(&self, expression: &Expression, body: &[u8]) -> Result<bool, Malformed> {
+        let mut truths = self.without;
+        for attribute in message::attributes(body) {
+            let (key, value) = attribute?;
+            self.learn(key, value, &mut truths);
+        }
+        if truths == self.without {
+            return Ok(self.matches_without);
+        }
+        Ok(holds(expression, truths))
+    }
+
+    fn learn(&self, key: &[u8], value: &[u8], truths: &mut Truths) {
+        for (place, term) in self.terms.iter().enumerate() {
+            let Field::Attribute(wanted) = &term.field;
+            if wanted.as_bytes() == key {
+                truths.set(place, term.condition.holds(Some(value)));
+            }
+        }
+    }
+}
+
+/// Whether each term is true, the first one in the lowest bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Truths(u64);
+
+impl Truths {
+    const MAX: usize = 64;
+
+    fn set(&mut self, place: usize, truth: bool) {
+        let bit = 1 << place;
+        self.0 = if truth { self.0 | bit } else { self.0 & !bit };
+    }
+
+    fn take_next(&mut self) -> bool {
+        let truth = self.0 & 1 == 1;
+        self.0 >>= 1;
+        truth
+    }
+}
+
+fn holds(expression: &Expression, mut truths: Truths) -> bool {
+    take(expression, &mut truths)
+}
+
+/// Every part is asked, also when the outcome is known, because each term takes its own bit.
+fn take(expression: &Expression, truths: &mut Truths) -> bool {
+    match expression {
+        Expression::Term(_) => truths.take_next(),
+        Expression::Not(part) => !take(part, truths),
+        Expression::All(parts) => parts.iter().fold(true, |all, part| take(part, truths) & all),
+        Expression::Any(parts) => parts.iter().fold(false, |any, part| take(part, truths) | any),
+    }
+}
+
+pub(super) fn matches_attributes(
+    expression: &Expression,
+    attributes: &BTreeMap<String, String>,
+) -> bool {
+    match expression {
+        Expression::Term(Term { field: Field::Attribute(key), condition }) => {
+            condition.holds(attributes.get(key).map(String::as_bytes))
+        }
+        Expression::Not(part) => !matches_attributes(part, attributes),
+        Expression::All(parts) => parts.iter().all(|part| matches_attributes(part, attributes)),
+        Expression::Any(parts) => parts.iter().any(|part| matches_attributes(part, attributes)),
+    }
+}

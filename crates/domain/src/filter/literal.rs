@@ -1,0 +1,102 @@
+//! Strings in double quotes, and their escapes.
+//!
+//! Google's documentation allows Unicode, hexadecimal and octal escapes and asks that quotes,
+//! backslashes and non-printing characters be escaped, and says no more. So these are taken:
+//!
+//! ```text
+//! \" \' \\               the character itself
+//! \a \b \f \n \r \t \v   the usual control characters
+//! \uXXXX \UXXXXXXXX      a character by its number, four or eight hexadecimal digits
+//! \xXX \O \OO \OOO       an ASCII character by its number, hexadecimal or octal
+//! ```
+
+use super::parse::{Cursor, Fault};
+
+/// Reads the string that is next, and what it stands for.
+pub(super) fn string(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
+    let opening = cursor.rest;
+    if !cursor.take("\"") {
+        return Err(cursor.fault("expected a string in double quotes"));
+    }
+    let mut value = String::new();
+    loop {
+        let here = cursor.rest;
+        match cursor.next_char() {
+            Some('"') => return Ok(value),
+            Some('\\') => value.push(escaped(cursor, here)?),
+            Some(c) if c.is_control() => {
+                let problem = format!("a control character is written as an escape: {}", escape(c));
+                return Err(cursor.fault_at(here, problem));
+            }
+            Some(c) => value.push(c),
+            None => return Err(cursor.fault_at(opening, "this string has no closing quote")),
+        }
+    }
+}
+
+/// The escape by which any control character can be written.
+fn escape(control: char) -> String {
+    format!("\\u{:04x}", u32::from(control))
+}
+
+/// The character that an escape stands for; `start` is at its backslash, the cursor behind it.
+fn escaped(cursor: &mut Cursor<'_>, start: &str) -> Result<char, Fault> {
+    Ok(match cursor.next_char() {
+        Some(c @ ('"' | '\'' | '\\')) => c,
+        Some('a') => '\u{7}',
+        Some('b') => '\u{8}',
+        Some('f') => '\u{c}',
+        Some('n') => '\n',
+        Some('r') => '\r',
+        Some('t') => '\t',
+        Some('v') => '\u{b}',
+        Some('u') => character(hexadecimal(cursor, 4)?, cursor, start)?,
+        Some('U') => character(hexadecimal(cursor, 8)?, cursor, start)?,
+        Some('x' | 'X') => ascii(hexadecimal(cursor, 2)?, cursor, start)?,
+        Some(first @ '0'..='7') => ascii(octal(cursor, first), cursor, start)?,
+        _ => {
+            let problem = r#"not an escape, there are \" \\ \n \r \t \uXXXX \UXXXXXXXX and \xXX"#;
+            return Err(cursor.fault_at(start, problem));
+        }
+    })
+}
+
+fn character(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
+    char::from_u32(number).ok_or_else(|| cursor.fault_at(start, "no character has this number"))
+}
+
+/// Above ASCII it is not documented whether such a number is a byte or a character. To refuse it
+/// is better than to wait for a message that never comes.
+fn ascii(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
+    match char::from_u32(number) {
+        Some(c) if c.is_ascii() => Ok(c),
+        _ => Err(cursor.fault_at(start, r"above \x7f, write the character itself or \uXXXX")),
+    }
+}
+
+/// Reads exactly so many digits, at most eight.
+fn hexadecimal(cursor: &mut Cursor<'_>, digits: usize) -> Result<u32, Fault> {
+    let mut number = 0;
+    for _ in 0..digits {
+        let digit = take_digit(cursor, 16)
+            .ok_or_else(|| cursor.fault(format!("expected {digits} hexadecimal digits")))?;
+        number = number << 4 | digit;
+    }
+    Ok(number)
+}
+
+/// Reads up to two digits behind the first.
+fn octal(cursor: &mut Cursor<'_>, first: char) -> u32 {
+    let mut number = first.to_digit(8).unwrap_or_default();
+    for _ in 0..2 {
+        let Some(digit) = take_digit(cursor, 8) else { break };
+        number = number << 3 | digit;
+    }
+    number
+}
+
+fn take_digit(cursor: &mut Cursor<'_>, radix: u32) -> Option<u32> {
+    let digit = cursor.rest.chars().next()?.to_digit(radix)?;
+    cursor.next_char();
+    Some(digit)
+}

@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::offset::{Offset, OffsetRange};
+use crate::offset::{Epoch, Offset, OffsetRange};
 use crate::time::Timestamp;
 
 use acked::Acked;
@@ -32,7 +32,8 @@ pub struct Attempt {
 /// acked, nothing kept        └ bits ┘└── run of full pages ──┘
 /// ```
 ///
-/// Two of them are equal when the same offsets are acked and the same attempts known.
+/// Two of them are equal when the same offsets are acked, the same attempts known and the same
+/// ack ids void.
 #[derive(Clone, Debug)]
 pub struct Progress {
     cursor: Offset,
@@ -43,6 +44,9 @@ pub struct Progress {
     first_above: Offset,
     /// Only of offsets that are not acked.
     attempts: BTreeMap<Offset, Attempt>,
+    /// Ack ids of an earlier epoch, or of this one and an earlier lease, are void: a seek came
+    /// after them.
+    void_before: (Epoch, u64),
 }
 
 /// No range contains this offset, so it can never be acked.
@@ -56,7 +60,24 @@ impl Progress {
             above: Acked::default(),
             first_above: NEVER_ACKED,
             attempts: BTreeMap::new(),
+            void_before: (Epoch::default(), 0),
         }
+    }
+
+    /// Makes void every ack id of an epoch before `epoch`, or of it and a lease before `lease`.
+    pub fn void_ids_before(&mut self, epoch: Epoch, lease: u64) {
+        self.void_before = (epoch, lease);
+    }
+
+    /// Whether an ack id of that epoch and lease is void.
+    pub fn voids(&self, epoch: Epoch, lease: u64) -> bool {
+        (epoch, lease) < self.void_before
+    }
+
+    /// The same without attempts: what a snapshot keeps.
+    #[must_use]
+    pub fn without_attempts(&self) -> Self {
+        Self { attempts: BTreeMap::new(), ..self.clone() }
     }
 
     /// The lowest offset that is not acked.
@@ -99,9 +120,11 @@ impl Progress {
         self.attempts.get(&offset).copied()
     }
 
-    /// Remembers the tries of `offset`; ignored if it is settled.
+    /// Remembers the tries of `offset`; none means that there were none. Ignored if it is settled.
     pub fn set_attempt(&mut self, offset: Offset, attempt: Attempt) {
-        if !self.is_acked(offset) {
+        if attempt.count == 0 {
+            self.attempts.remove(&offset);
+        } else if !self.is_acked(offset) {
             self.attempts.insert(offset, attempt);
         }
     }
@@ -191,6 +214,7 @@ impl PartialEq for Progress {
         self.cursor == other.cursor
             && self.acked_above_count() == other.acked_above_count()
             && self.attempts == other.attempts
+            && self.void_before == other.void_before
             && self.acked_ranges_above().eq(other.acked_ranges_above())
     }
 }

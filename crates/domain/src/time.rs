@@ -29,6 +29,11 @@ impl Timestamp {
         Self(self.0.saturating_add(micros(by)))
     }
 
+    /// How long after `earlier` this is; zero if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
     /// This time moved earlier, stopping at 1970.
     #[must_use]
     pub fn minus(self, by: Duration) -> Self {
@@ -51,6 +56,15 @@ impl Moment {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
+}
+
+/// The present on both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// For what ends while the process runs.
+    pub moment: Moment,
+    /// For what is stored.
+    pub wall: Timestamp,
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -1,21 +1,33 @@
 //! Leasing: the one place where records of the log meet a consumer.
 
 use super::consumer::Load;
+use super::failure::Verdict;
+use super::lane::{Hold, LaneId};
 use super::leases::Held;
+use super::returned::{Back, Standing};
 use super::{
     AckId, Delivery, Effects, Lease, LeaseRequest, LeaseStatus, OUTSTANDING_MAX, Read, Source,
 };
 use crate::offset::{Offset, OffsetRange, Record};
 use crate::progress::unite;
-use crate::time::Moment;
+use crate::time::{Moment, Now};
 
 /// Most records looked at in one call without leasing them, so that no call holds the
 /// subscription's lock for long.
 const RECORDS_PASSED_MAX: usize = 10_000;
 
+/// Most records read at a time when more are read than could be leased: many are passed over.
+const READ_AHEAD_MAX: usize = 1_000;
+
+/// Most bytes read at a time when more are read than could be leased.
+const READ_AHEAD_BYTES_MAX: usize = 1 << 20;
+
+/// Most records of one lane taken up at a time when the lane is read again.
+const REREAD_MAX: usize = 1_000;
+
 pub(super) fn lease(
     delivery: &mut Delivery,
-    now: Moment,
+    now: Now,
     request: &LeaseRequest,
     source: &mut dyn Source,
     out: &mut Vec<Lease>,
@@ -23,9 +35,10 @@ pub(super) fn lease(
 ) -> LeaseStatus {
     let consumer = request.consumer;
     let Some(load) = delivery.consumers.load(consumer) else { return LeaseStatus::Drained };
-    let deadline = now.plus(request.ack_deadline);
+    let deadline = now.moment.plus(request.ack_deadline);
     let mut handout = Handout {
         delivery,
+        now,
         request,
         deadline,
         load,
@@ -57,6 +70,7 @@ pub(super) fn lease(
 /// One call of `lease` under way.
 struct Handout<'call> {
     delivery: &'call mut Delivery,
+    now: Now,
     request: &'call LeaseRequest,
     deadline: Moment,
     load: Load,
@@ -77,6 +91,7 @@ enum Stop {
     OutstandingMax,
 }
 
+/// What comes next.
 impl Handout<'_> {
     fn run(&mut self, source: &mut dyn Source) -> Stop {
         loop {
@@ -103,39 +118,287 @@ impl Handout<'_> {
     fn step(&mut self, source: &mut dyn Source) -> Result<(), Stop> {
         let records_max = u64::try_from(self.records_left).unwrap_or(u64::MAX);
         let records_max = records_max.min(self.load.messages_room());
-        let again = self.delivery.lanes.next_run(records_max);
-        let (from, to) = match again {
-            Some(run) => (run.from, run.to),
-            None => {
-                let fresh = self.delivery.progress.next_unacked(self.delivery.fresh);
-                (fresh, Offset(u64::MAX))
-            }
-        };
-        let records_max = records_max.min(OffsetRange { from, to }.len());
-        let bytes_max = self.load.bytes_room().min(self.bytes_left as u64);
-        match source.read(from, narrow(records_max), narrow(bytes_max)) {
+        if let Some(run) = self.delivery.returned.next_run(records_max) {
+            return self.read_returned(run, source);
+        }
+        if let Some(lane) = self.delivery.lanes.next_for(self.request.consumer) {
+            let outcome = self.serve_lane(lane, source);
+            // Whatever happened, what the lane has left is not forgotten. Nobody is woken for it:
+            // nothing became available that was not so before.
+            self.delivery.lanes.make_ready(lane);
+            return outcome;
+        }
+        self.read_fresh(narrow(records_max), source)
+    }
+
+    fn bytes_room(&self) -> usize {
+        narrow(self.load.bytes_room()).min(self.bytes_left)
+    }
+}
+
+/// Records without a lane that came back.
+impl Handout<'_> {
+    fn read_returned(&mut self, run: OffsetRange, source: &mut dyn Source) -> Result<(), Stop> {
+        match source.read(run.from, narrow(run.len()), self.bytes_room()) {
             Read::Records { covered, records, damaged } => {
-                let within = OffsetRange { from, to: covered.to.min(to) };
+                let within = OffsetRange { from: run.from, to: covered.to.min(run.to) };
+                if within.is_empty() {
+                    return Err(Stop::Status(LeaseStatus::Drained));
+                }
+                self.take(within, records, &damaged, Self::offer_returned).1
+            }
+            Read::Elsewhere => Err(Stop::Status(LeaseStatus::Wanted(run.from))),
+            Read::AtEnd => Err(Stop::Status(LeaseStatus::Drained)),
+        }
+    }
+
+    fn offer_returned(&mut self, record: Record) -> Result<(), Stop> {
+        if self.pass_unwanted(&record) {
+            return Ok(());
+        }
+        self.check_fits(&record)?;
+        let failed = self.delivery.returned.take(record.offset).map_or(0, |back| back.failed);
+        self.grant(record, failed, None);
+        Ok(())
+    }
+}
+
+/// Records of a lane that waited.
+impl Handout<'_> {
+    /// Leases the lane's next record, or takes up more of a lane whose records are not indexed.
+    fn serve_lane(&mut self, id: LaneId, source: &mut dyn Source) -> Result<(), Stop> {
+        let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
+        match (lane.next(), lane.more_from) {
+            (Some((offset, failed)), _) => self.serve_next(id, offset, failed, source),
+            (None, Some(from)) => self.read_lane_again(id, from, source),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn serve_next(
+        &mut self,
+        id: LaneId,
+        offset: Offset,
+        failed: u32,
+        source: &mut dyn Source,
+    ) -> Result<(), Stop> {
+        let (records, damaged) = match source.read(offset, 1, self.bytes_room()) {
+            Read::Records { records, damaged, .. } => (records, damaged),
+            Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(offset))),
+            Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+        };
+        match records.into_iter().next().filter(|record| record.offset == offset) {
+            Some(record) if self.is_wanted(&record) => self.offer_next(id, record, failed),
+            None if damaged.contains(&offset) => {
+                self.passed += 1;
+                if let Some(lane) = self.delivery.lanes.get_mut(id) {
+                    lane.hold = Hold::Damaged;
+                }
+                Ok(())
+            }
+            _ => {
+                self.passed += 1;
+                self.delivery.settle_next_in_lane(self.now, id, offset, self.effects);
+                Ok(())
+            }
+        }
+    }
+
+    fn offer_next(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), Stop> {
+        self.check_fits(&record)?;
+        self.delivery.lanes.lease_next(id, self.request.consumer);
+        self.grant(record, failed, Some(id));
+        // The record behind it may have to wait.
+        self.delivery.consider(self.now, id, None, self.effects);
+        Ok(())
+    }
+
+    /// Looks for records of a lane that were passed over because too many waited.
+    fn read_lane_again(
+        &mut self,
+        id: LaneId,
+        from: Offset,
+        source: &mut dyn Source,
+    ) -> Result<(), Stop> {
+        let (covered, records) = match source.read(from, READ_AHEAD_MAX, READ_AHEAD_BYTES_MAX) {
+            Read::Records { covered, records, .. } => (covered, records),
+            Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(from))),
+            Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+        };
+        let fresh = self.delivery.fresh;
+        let mut end = covered.to.min(fresh);
+        let mut taken = 0;
+        for record in records {
+            if record.offset >= end {
+                break;
+            }
+            if taken == REREAD_MAX {
+                end = record.offset;
+                break;
+            }
+            self.passed += 1;
+            taken += usize::from(self.take_up(id, &record));
+        }
+        if let Some(lane) = self.delivery.lanes.get_mut(id) {
+            lane.more_from = (end < fresh).then_some(end);
+        }
+        self.delivery.consider(self.now, id, None, self.effects);
+        self.delivery.lanes.close_if_idle(id);
+        Ok(())
+    }
+
+    /// Indexes a record if it is one of the lane's and still to be delivered.
+    fn take_up(&mut self, id: LaneId, record: &Record) -> bool {
+        let delivery = &mut *self.delivery;
+        let key = delivery.settings.lane_key(record);
+        let is_of_lane = key.is_some() && delivery.lanes.get(id).map(|lane| lane.key()) == key;
+        if !is_of_lane || delivery.progress.is_acked(record.offset) {
+            return false;
+        }
+        let failed = delivery.progress.attempt(record.offset).map_or(0, |attempt| attempt.count);
+        delivery.lanes.push_pending(id, record.offset, failed);
+        true
+    }
+}
+
+/// Fresh records.
+impl Handout<'_> {
+    fn read_fresh(&mut self, records_max: usize, source: &mut dyn Source) -> Result<(), Stop> {
+        let delivery = &mut *self.delivery;
+        if delivery.indexed() >= self.request.indexed_max {
+            delivery.is_stalled = true;
+            return Err(Stop::Status(LeaseStatus::Drained));
+        }
+        let from = delivery.progress.next_unacked(delivery.fresh);
+        // The more was passed over, the more is read at a time.
+        let ahead = self.passed.min(READ_AHEAD_MAX);
+        let bytes_ahead = if ahead > 0 { READ_AHEAD_BYTES_MAX } else { 0 };
+        match source.read(from, records_max.max(ahead), self.bytes_room().max(bytes_ahead)) {
+            Read::Records { covered, records, damaged } => {
+                let within = OffsetRange { from, to: covered.to };
                 if within.is_empty() {
                     // A source that has nothing to say must not keep us asking.
                     return Err(Stop::Status(LeaseStatus::Drained));
                 }
-                self.take(within, records, &damaged)
+                let (at, outcome) = self.take(within, records, &damaged, Self::offer_fresh);
+                self.delivery.fresh = self.delivery.fresh.max(at);
+                outcome
             }
             Read::Elsewhere => Err(Stop::Status(LeaseStatus::Wanted(from))),
             Read::AtEnd => Err(Stop::Status(LeaseStatus::Drained)),
         }
     }
 
-    /// Leases or settles what stands in `within`, in order, and moves `fresh` behind it.
+    /// Leases a record, keeps it for later, passes it over, or stops in front of it.
+    fn offer_fresh(&mut self, record: Record) -> Result<(), Stop> {
+        let offset = record.offset;
+        if self.delivery.progress.is_acked(offset) {
+            self.passed += 1;
+            return Ok(());
+        }
+        if self.pass_unwanted(&record) || self.pass_known(&record) {
+            return Ok(());
+        }
+        let attempt = self.delivery.progress.attempt(offset);
+        let failed = attempt.map_or(0, |attempt| attempt.count);
+        match self.delivery.settings.lane_key(&record).map(|key| self.delivery.lanes.open(key)) {
+            Some(lane) => self.offer_in_lane(lane, record, failed),
+            None if attempt.is_some() => self.offer_tried(record, failed),
+            None => {
+                self.check_fits(&record)?;
+                self.grant(record, 0, None);
+                Ok(())
+            }
+        }
+    }
+
+    /// A record without a lane that was tried before a restart.
+    fn offer_tried(&mut self, record: Record, failed: u32) -> Result<(), Stop> {
+        let offset = record.offset;
+        if let Verdict::Go = self.delivery.judge(self.now, offset, failed, false, false) {
+            self.check_fits(&record)?;
+            self.grant(record, failed, None);
+            return Ok(());
+        }
+        self.passed += 1;
+        let back = Back { failed, standing: Standing::Ready, is_spared: false };
+        self.delivery.place_returned(self.now, offset, back, None, self.effects);
+        Ok(())
+    }
+
+    fn offer_in_lane(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), Stop> {
+        let offset = record.offset;
+        let consumer = self.request.consumer;
+        let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
+        let verdict = self.delivery.judge(self.now, offset, failed, false, true);
+        if lane.admits(consumer) && matches!(verdict, Verdict::Go) {
+            if let Err(stop) = self.check_fits(&record) {
+                self.delivery.lanes.close_if_idle(id);
+                return Err(stop);
+            }
+            self.delivery.lanes.push_leased(id, offset, failed, consumer);
+            self.grant(record, failed, Some(id));
+            return Ok(());
+        }
+        self.passed += 1;
+        self.keep_in_lane(id, offset, failed);
+        Ok(())
+    }
+
+    /// Lets a record wait behind the others of its lane; not indexed if too many wait already.
+    fn keep_in_lane(&mut self, id: LaneId, offset: Offset, failed: u32) {
+        let is_crowded = self.delivery.lanes.pending() >= self.request.indexed_max / 2;
+        let Some(lane) = self.delivery.lanes.get_mut(id) else { return };
+        if lane.more_from.is_some() {
+            return;
+        }
+        if is_crowded && !lane.is_empty() {
+            lane.more_from = Some(offset);
+            return;
+        }
+        self.delivery.lanes.push_pending(id, offset, failed);
+        self.delivery.consider(self.now, id, None, self.effects);
+    }
+
+    /// Passes over a record that is leased or given up already, or acked before it was read.
+    fn pass_known(&mut self, record: &Record) -> bool {
+        let offset = record.offset;
+        let delivery = &mut *self.delivery;
+        if let Some(consumer) = delivery.leases.get(offset).map(|held| held.consumer) {
+            if let Some(key) = delivery.settings.lane_key(record) {
+                let failed = delivery.leases.get(offset).map_or(0, |held| held.failed);
+                let id = delivery.lanes.open(key);
+                delivery.lanes.push_leased(id, offset, failed, consumer);
+                delivery.leases.enter_lane(offset, id);
+            }
+        } else if delivery.early.remove(&offset) {
+            match delivery.settings.lane_key(record).and_then(|key| delivery.lanes.find(key)) {
+                None => delivery.settle_offset(offset, self.effects),
+                Some(id) if delivery.lanes.get(id).is_some_and(|lane| lane.more_from.is_none()) => {
+                    delivery.lanes.push_acked(id, offset);
+                }
+                // Some in front of it are not indexed: it goes again with them.
+                Some(_) => return false,
+            }
+        } else if delivery.returned.get(offset).is_none() {
+            return false;
+        }
+        self.passed += 1;
+        true
+    }
+}
+
+/// What every record goes through.
+impl Handout<'_> {
+    /// Offers what stands in `within`, in order. Says where it stopped, and why.
     fn take(
         &mut self,
         within: OffsetRange,
         records: Vec<Record>,
         damaged: &[Offset],
-    ) -> Result<(), Stop> {
+        offer: impl Fn(&mut Self, Record) -> Result<(), Stop>,
+    ) -> (Offset, Result<(), Stop>) {
         let mut at = within.from;
-        let mut outcome = Ok(());
         for record in records {
             let offset = record.offset;
             if !within.contains(offset) || offset < at {
@@ -145,62 +408,48 @@ impl Handout<'_> {
                 self.pass_gap(OffsetRange { from: at, to: offset }, damaged);
             }
             at = offset;
-            outcome = self.offer(record);
-            if outcome.is_err() {
-                break;
+            if let Err(stop) = offer(self, record) {
+                return (at, Err(stop));
             }
             at = offset.next();
         }
-        if outcome.is_ok() {
-            self.pass_gap(OffsetRange { from: at, to: within.to }, damaged);
-            at = within.to;
-        }
-        self.delivery.fresh = self.delivery.fresh.max(at);
-        outcome
+        self.pass_gap(OffsetRange { from: at, to: within.to }, damaged);
+        (within.to, Ok(()))
     }
 
-    /// Leases `record`, passes it over, or stops in front of it.
-    fn offer(&mut self, record: Record) -> Result<(), Stop> {
-        let offset = record.offset;
-        if self.delivery.progress.is_acked(offset) {
-            self.passed += 1;
-            return Ok(());
+    /// Settles a record that the subscription is not to be given at all.
+    fn pass_unwanted(&mut self, record: &Record) -> bool {
+        if self.is_wanted(record) {
+            return false;
         }
-        if !self.is_wanted(&record) {
-            self.passed += 1;
-            self.delivery.settle_one(offset, self.effects);
-            return Ok(());
-        }
+        self.passed += 1;
+        self.delivery.settle_offset(record.offset, self.effects);
+        true
+    }
+
+    fn is_wanted(&self, record: &Record) -> bool {
+        let subscription = self.delivery.identity.subscription;
+        let filter = &self.delivery.settings.filter;
+        record.publish_time >= self.request.retained_since
+            && record.addressee.is_none_or(|addressee| addressee == subscription)
+            // A body that cannot be read is not thrown away on the strength of a filter.
+            && filter.as_ref().is_none_or(|filter| filter.matches(&record.body).unwrap_or(true))
+    }
+
+    /// Stops in front of a record that the request or the consumer has no room for.
+    fn check_fits(&self, record: &Record) -> Result<(), Stop> {
         self.check_room()?;
         let bytes = record.body.len();
         if bytes > self.bytes_left && self.records_left < self.request.records_max {
             return Err(Stop::Status(LeaseStatus::More));
         }
-        if !self.load.fits(bytes as u64) {
-            return Err(Stop::NoRoom { bytes: bytes as u64 });
-        }
-        if self.delivery.lanes.admits(&record, self.request.consumer) {
-            self.grant(record);
-        } else {
-            self.passed += 1;
-        }
-        Ok(())
+        let bytes = bytes as u64;
+        if self.load.fits(bytes) { Ok(()) } else { Err(Stop::NoRoom { bytes }) }
     }
 
-    /// Whether the subscription is to be given this record at all.
-    fn is_wanted(&self, record: &Record) -> bool {
-        let subscription = self.delivery.identity.subscription;
-        record.publish_time >= self.request.retained_since
-            && record.addressee.is_none_or(|addressee| addressee == subscription)
-    }
-
-    fn grant(&mut self, record: Record) {
+    fn grant(&mut self, record: Record, failed: u32, lane: Option<LaneId>) {
         let (offset, bytes) = (record.offset, record.body.len());
         let delivery = &mut *self.delivery;
-        let failed = match delivery.lanes.take(offset) {
-            Some(failed) => failed,
-            None => delivery.progress.attempt(offset).map_or(0, |attempt| attempt.count),
-        };
         let lease = delivery.next_lease;
         delivery.next_lease += 1;
         delivery.leases.insert(Held {
@@ -210,6 +459,7 @@ impl Handout<'_> {
             consumer: self.request.consumer,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             failed,
+            lane,
         });
         self.load.add(bytes as u64);
         self.records_left -= 1;
@@ -224,18 +474,30 @@ impl Handout<'_> {
     fn pass_gap(&mut self, gap: OffsetRange, damaged: &[Offset]) {
         let mut from = gap.from;
         for &offset in damaged.iter().filter(|&&offset| gap.contains(offset)) {
-            self.delivery.lanes.take(offset);
+            self.delivery.returned.take(offset);
+            self.pass_damaged(offset);
             self.settle_gap(OffsetRange { from, to: offset });
             from = offset.next();
         }
         self.settle_gap(OffsetRange { from, to: gap.to });
     }
 
+    /// Whose a damaged record is, nobody can read. Where all records are in one lane it is known.
+    fn pass_damaged(&mut self, offset: Offset) {
+        if self.delivery.settings.ordering != super::Ordering::Fifo {
+            return;
+        }
+        let id = self.delivery.lanes.open("");
+        self.keep_in_lane(id, offset, 0);
+    }
+
     fn settle_gap(&mut self, gap: OffsetRange) {
         if gap.is_empty() {
             return;
         }
-        self.delivery.lanes.settled(gap);
+        while let Some(offset) = self.delivery.returned.first_in(gap) {
+            self.delivery.returned.take(offset);
+        }
         if self.delivery.progress.ack(gap) > 0 {
             unite(&mut self.effects.settled, gap);
         }

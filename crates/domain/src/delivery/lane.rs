@@ -1,107 +1,457 @@
-//! The order in which a subscription's records go out.
-//!
-//! `Delivery` reads the log in offset order and asks here what may go next. Everything that
-//! depends on `Ordering` is behind `Lanes`, so that further kinds of lanes are further variants
-//! and neither `Delivery` nor its callers change:
+//! Lanes: records of one subscription that must go in order.
 //!
 //! ```text
-//!            fresh record              lease ended badly           settled
-//!                 │ admits                  │ give_back               │ settled
-//!                 ▼                         ▼                         ▼
-//! Unordered  always leased at once     waits, lowest first       forgotten
-//! by lane    held back while its       waits with all behind     frees what was
-//!            lane is not this          it in its lane            held back behind it
-//!            consumer's to take
+//!  front                                   next                    fresh
+//!    ▼                                       ▼                       ▼
+//!  leased  acked  leased  leased  │ pending pending pending │ … more_from: not indexed
+//!  └── handed out, in order ──────┘ └── to go, in order ────┘
 //! ```
+//!
+//! Without exactly-once an ack behind the front is provisional: it settles when all before it
+//! are settled, and is dropped when one of them comes back. A record that comes back takes all
+//! behind it along. With exactly-once an ack settles at once, what is leased stays leased, and
+//! only the record itself comes back; pending and leased ones may then stand mixed.
+//!
+//! While a lane has leases it belongs to the consumer that holds them. A lane that may go stands
+//! in the ring of its owner, or in the ring for all if it has none. Rings are checked when a lane
+//! is taken from them, so that leaving one costs nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::{ConsumerId, Ordering};
-use crate::offset::{Offset, OffsetRange, Record};
+use super::ConsumerId;
+use super::backoffs::BackoffId;
+use crate::offset::Offset;
+use crate::time::Timestamp;
 
-/// The records below `Delivery::fresh` that are neither settled nor leased, and which of them
-/// may go next.
+/// One lane, until it is idle: the slot may then be another lane's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LaneId(u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Pending,
+    Leased,
+    /// Acked by its consumer, or settled otherwise while others stand in front of it.
+    Acked,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    offset: Offset,
+    /// How many deliveries of it have failed.
+    failed: u32,
+    state: State,
+}
+
+/// Why a lane's next record may not go although the lane is nobody else's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Hold {
+    #[default]
+    Free,
+    /// Its backoff is not over.
+    BackingOff(BackoffId),
+    /// This record was tried as often as it may be; its owner was told.
+    Exhausted(Offset),
+    /// It was tried as often as it may be; an operator decides.
+    Halted,
+    /// Its record cannot be read.
+    Damaged,
+}
+
+/// Since when a record fails in its lane, and how it failed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) offset: Offset,
+    pub(super) since: Timestamp,
+    pub(super) class: &'static str,
+}
+
 #[derive(Debug)]
-pub(super) enum Lanes {
-    /// Every record is a lane of its own.
-    Unordered(Unordered),
+pub(super) struct Lane {
+    key: Box<str>,
+    /// Ascending.
+    entries: VecDeque<Entry>,
+    /// The place of the first pending entry; behind the last if there is none.
+    next: usize,
+    pending: usize,
+    leased: usize,
+    /// Whose the leases are, while there are any.
+    owner: ConsumerId,
+    pub(super) hold: Hold,
+    pub(super) trouble: Option<Trouble>,
+    /// This record may be tried once more although it is exhausted.
+    pub(super) spared: Option<Offset>,
+    /// Records of this lane from here on are not indexed.
+    pub(super) more_from: Option<Offset>,
+    is_in_ring: bool,
+    is_in_ring_of: Option<ConsumerId>,
 }
 
-/// Records to be delivered again.
-#[derive(Debug, Default)]
-pub(super) struct Unordered {
-    /// With how many deliveries of each have failed.
-    waiting: BTreeMap<Offset, u32>,
+/// Who may take what a lane has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taker {
+    Anybody,
+    Owner(ConsumerId),
 }
+
+/// All lanes that are not idle.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    slots: Vec<Option<Lane>>,
+    vacant: Vec<u32>,
+    by_key: HashMap<Box<str>, u32>,
+    /// Lanes without an owner that may go.
+    ring: VecDeque<LaneId>,
+    rings: BTreeMap<ConsumerId, VecDeque<LaneId>>,
+    pending: usize,
+    /// Emptied queues, kept so that short lanes need no allocation each.
+    spare: Vec<VecDeque<Entry>>,
+}
+
+/// Most emptied queues kept.
+const SPARE_MAX: usize = 1_024;
+/// A queue with more room than this is not kept.
+const SPARE_ENTRIES_MAX: usize = 64;
 
 impl Lanes {
-    /// `ByKey` and `Fifo` go unordered: their lanes are not built.
-    pub(super) fn of(ordering: Ordering) -> Self {
-        match ordering {
-            Ordering::None | Ordering::ByKey | Ordering::Fifo => {
-                Self::Unordered(Unordered::default())
+    /// How many indexed records wait in lanes.
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    pub(super) fn find(&self, key: &str) -> Option<LaneId> {
+        self.by_key.get(key).copied().map(LaneId)
+    }
+
+    /// The lane of `key`, made if there is none. The caller puts something in.
+    pub(super) fn open(&mut self, key: &str) -> LaneId {
+        if let Some(id) = self.find(key) {
+            return id;
+        }
+        let lane = Lane::new(key, self.spare.pop().unwrap_or_default());
+        let slot = match self.vacant.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
-        }
-    }
-
-    /// Whether a fresh record may go to `consumer` at once. One that may not is kept here.
-    pub(super) fn admits(&mut self, _record: &Record, _consumer: ConsumerId) -> bool {
-        match self {
-            Self::Unordered(_) => true,
-        }
-    }
-
-    /// A delivery of `offset` failed, the `failed`-th.
-    pub(super) fn give_back(&mut self, offset: Offset, failed: u32) {
-        match self {
-            Self::Unordered(lane) => lane.waiting.insert(offset, failed),
         };
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            *place = Some(lane);
+        }
+        self.by_key.insert(key.into(), slot);
+        LaneId(slot)
     }
 
-    /// The lowest records that may go now and stand next to each other, up to `records_max`.
-    pub(super) fn next_run(&self, records_max: u64) -> Option<OffsetRange> {
-        match self {
-            Self::Unordered(lane) => lane.next_run(records_max),
+    pub(super) fn get(&self, id: LaneId) -> Option<&Lane> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Every lane, in no order that means anything but always the same one.
+    pub(super) fn all(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
+        let lanes = (0..).zip(&self.slots);
+        lanes.filter_map(|(slot, lane)| Some((LaneId(slot), lane.as_ref()?)))
+    }
+
+    /// Adds the record behind all others of the lane, waiting.
+    pub(super) fn push_pending(&mut self, id: LaneId, offset: Offset, failed: u32) {
+        if let Some(lane) = self.get_mut(id) {
+            lane.push(Entry { offset, failed, state: State::Pending });
+            lane.pending += 1;
+            self.pending += 1;
         }
     }
 
-    /// `offset` is leased or will never be: it is kept here no longer. Says how many deliveries
-    /// of it have failed, if it was here.
-    pub(super) fn take(&mut self, offset: Offset) -> Option<u32> {
-        match self {
-            Self::Unordered(lane) => lane.waiting.remove(&offset),
+    /// Adds the record behind all others of the lane, leased to `consumer`.
+    pub(super) fn push_leased(
+        &mut self,
+        id: LaneId,
+        offset: Offset,
+        failed: u32,
+        consumer: ConsumerId,
+    ) {
+        if let Some(lane) = self.get_mut(id) {
+            lane.push(Entry { offset, failed, state: State::Leased });
+            lane.note_lease(consumer);
         }
     }
 
-    /// Every offset of `range` is settled.
-    pub(super) fn settled(&mut self, range: OffsetRange) {
-        match self {
-            Self::Unordered(lane) => {
-                while let Some((&offset, _)) = lane.waiting.range(range.from..range.to).next() {
-                    lane.waiting.remove(&offset);
+    /// Adds a record that is acked already, behind all others of the lane.
+    pub(super) fn push_acked(&mut self, id: LaneId, offset: Offset) {
+        if let Some(lane) = self.get_mut(id) {
+            lane.push(Entry { offset, failed: 0, state: State::Acked });
+        }
+    }
+
+    /// The lane's next record is leased to `consumer`.
+    pub(super) fn lease_next(&mut self, id: LaneId, consumer: ConsumerId) {
+        let Some(lane) = self.get_mut(id) else { return };
+        let Some(entry) = lane.entries.get_mut(lane.next) else { return };
+        entry.state = State::Leased;
+        lane.pending -= 1;
+        lane.note_lease(consumer);
+        lane.seek_next();
+        self.pending -= 1;
+    }
+
+    /// `offset` is acked or settled: it waits for those in front of it to be so too. Appends to
+    /// `done` what is so from the front on, and forgets it.
+    pub(super) fn finish(&mut self, id: LaneId, offset: Offset, done: &mut Vec<Offset>) {
+        let Some(lane) = self.get_mut(id) else { return };
+        let before = lane.pending;
+        lane.finish(offset);
+        lane.pop_acked(done);
+        let ended = before - lane.pending;
+        self.pending -= ended;
+    }
+
+    /// A delivery of `offset` ended badly, the `failed`-th. With `takes_along` all behind it come
+    /// back too: their leases are appended to `ended`, their provisional acks are dropped.
+    pub(super) fn give_back(
+        &mut self,
+        id: LaneId,
+        offset: Offset,
+        failed: u32,
+        takes_along: bool,
+        ended: &mut Vec<Offset>,
+    ) {
+        let Some(lane) = self.get_mut(id) else { return };
+        let before = lane.pending;
+        lane.give_back(offset, failed, takes_along, ended);
+        let added = lane.pending - before;
+        self.pending += added;
+    }
+
+    /// The lane's next record counts as never tried.
+    pub(super) fn forget_failures(&mut self, id: LaneId) {
+        let Some(lane) = self.get_mut(id) else { return };
+        lane.trouble = None;
+        if let Some(entry) = lane.entries.get_mut(lane.next) {
+            entry.failed = 0;
+        }
+    }
+
+    /// Forgets the lane if nothing is left of it.
+    pub(super) fn close_if_idle(&mut self, id: LaneId) {
+        if !self.get(id).is_some_and(Lane::is_idle) {
+            return;
+        }
+        let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        self.by_key.remove(&lane.key);
+        self.vacant.push(id.0);
+        let entries = lane.entries;
+        if entries.capacity() <= SPARE_ENTRIES_MAX && self.spare.len() < SPARE_MAX {
+            self.spare.push(entries);
+        }
+    }
+
+    /// Puts the lane into the ring of whoever may take from it; says who, unless it was there.
+    pub(super) fn make_ready(&mut self, id: LaneId) -> Option<Taker> {
+        let lane = self.get_mut(id)?;
+        if lane.hold != Hold::Free || !lane.has_more() {
+            return None;
+        }
+        if lane.leased == 0 {
+            if std::mem::replace(&mut lane.is_in_ring, true) {
+                return None;
+            }
+            self.ring.push_back(id);
+            return Some(Taker::Anybody);
+        }
+        let owner = lane.owner;
+        if lane.is_in_ring_of.replace(owner) == Some(owner) {
+            return None;
+        }
+        self.rings.entry(owner).or_default().push_back(id);
+        Some(Taker::Owner(owner))
+    }
+
+    /// Takes the next lane that may give something to `consumer` out of its ring.
+    pub(super) fn next_for(&mut self, consumer: ConsumerId) -> Option<LaneId> {
+        while let Some(id) = self.rings.get_mut(&consumer).and_then(VecDeque::pop_front) {
+            let Some(lane) = self.get_mut(id) else { continue };
+            if lane.is_in_ring_of == Some(consumer) {
+                lane.is_in_ring_of = None;
+                if lane.may_go_to(consumer) {
+                    return Some(id);
                 }
             }
         }
+        while let Some(id) = self.ring.pop_front() {
+            let Some(lane) = self.get_mut(id) else { continue };
+            if std::mem::take(&mut lane.is_in_ring) && lane.may_go_to(consumer) {
+                return Some(id);
+            }
+        }
+        None
     }
 
-    /// How many records may go now.
-    pub(super) fn waiting(&self) -> usize {
-        match self {
-            Self::Unordered(lane) => lane.waiting.len(),
+    /// A consumer is gone: its lanes wait until its leases end.
+    pub(super) fn forget_consumer(&mut self, consumer: ConsumerId) {
+        for id in self.rings.remove(&consumer).unwrap_or_default() {
+            if let Some(lane) = self.get_mut(id)
+                && lane.is_in_ring_of == Some(consumer)
+            {
+                lane.is_in_ring_of = None;
+            }
         }
+    }
+
+    /// The provisional acks of all lanes, ascending.
+    pub(super) fn acked(&self) -> Vec<Offset> {
+        let entries = self.slots.iter().flatten().flat_map(|lane| &lane.entries);
+        let acked = entries.filter(|entry| entry.state == State::Acked);
+        let mut acked: Vec<_> = acked.map(|entry| entry.offset).collect();
+        acked.sort_unstable();
+        acked
     }
 }
 
-impl Unordered {
-    fn next_run(&self, records_max: u64) -> Option<OffsetRange> {
-        let (&from, _) = self.waiting.first_key_value()?;
-        let mut run = OffsetRange::one(from);
-        for (&offset, _) in self.waiting.iter().skip(1) {
-            if offset != run.to || run.len() >= records_max {
-                break;
-            }
-            run.to = offset.next();
+impl Lane {
+    fn new(key: &str, entries: VecDeque<Entry>) -> Self {
+        Self {
+            key: key.into(),
+            entries,
+            next: 0,
+            pending: 0,
+            leased: 0,
+            owner: ConsumerId(0),
+            hold: Hold::Free,
+            trouble: None,
+            spared: None,
+            more_from: None,
+            is_in_ring: false,
+            is_in_ring_of: None,
         }
-        Some(run)
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Whether nothing stands in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The next record to go, and how many deliveries of it have failed.
+    pub(super) fn next(&self) -> Option<(Offset, u32)> {
+        self.entries.get(self.next).map(|entry| (entry.offset, entry.failed))
+    }
+
+    /// Whether a fresh record of it may go to `consumer` at once.
+    pub(super) fn admits(&self, consumer: ConsumerId) -> bool {
+        !self.has_more() && self.hold == Hold::Free && self.may_be_taken_by(consumer)
+    }
+
+    /// The leased records up to `offset`, ascending.
+    pub(super) fn leased_up_to(&self, offset: Offset) -> impl Iterator<Item = Offset> {
+        let up_to = self.entries.iter().take_while(move |entry| entry.offset <= offset);
+        up_to.filter(|entry| entry.state == State::Leased).map(|entry| entry.offset)
+    }
+
+    /// Whether it has anything to give, indexed or not.
+    fn has_more(&self) -> bool {
+        self.pending > 0 || self.more_from.is_some()
+    }
+
+    fn may_be_taken_by(&self, consumer: ConsumerId) -> bool {
+        self.leased == 0 || self.owner == consumer
+    }
+
+    fn may_go_to(&self, consumer: ConsumerId) -> bool {
+        self.has_more() && self.hold == Hold::Free && self.may_be_taken_by(consumer)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.entries.is_empty() && self.more_from.is_none()
+    }
+
+    fn note_lease(&mut self, consumer: ConsumerId) {
+        self.leased += 1;
+        self.owner = consumer;
+    }
+
+    fn push(&mut self, entry: Entry) {
+        debug_assert!(self.entries.back().is_none_or(|last| last.offset < entry.offset));
+        let is_last = self.next == self.entries.len();
+        self.entries.push_back(entry);
+        if is_last && entry.state != State::Pending {
+            self.next += 1;
+        }
+    }
+
+    fn place(&self, offset: Offset) -> Option<usize> {
+        // Acks mostly come in order.
+        if self.entries.front().is_some_and(|front| front.offset == offset) {
+            return Some(0);
+        }
+        self.entries.binary_search_by_key(&offset, |entry| entry.offset).ok()
+    }
+
+    /// Moves `next` to the first pending entry from where it is.
+    fn seek_next(&mut self) {
+        while self.entries.get(self.next).is_some_and(|entry| entry.state != State::Pending) {
+            self.next += 1;
+        }
+    }
+
+    fn finish(&mut self, offset: Offset) {
+        let Some(entry) = self.place(offset).and_then(|place| self.entries.get_mut(place)) else {
+            return;
+        };
+        match std::mem::replace(&mut entry.state, State::Acked) {
+            State::Pending => self.pending -= 1,
+            State::Leased => self.leased -= 1,
+            State::Acked => {}
+        }
+        self.seek_next();
+    }
+
+    fn pop_acked(&mut self, done: &mut Vec<Offset>) {
+        while let Some(front) = self.entries.front()
+            && front.state == State::Acked
+        {
+            let offset = front.offset;
+            done.push(offset);
+            self.entries.pop_front();
+            self.next = self.next.saturating_sub(1);
+            self.trouble.take_if(|trouble| trouble.offset == offset);
+        }
+    }
+
+    fn give_back(
+        &mut self,
+        offset: Offset,
+        failed: u32,
+        takes_along: bool,
+        ended: &mut Vec<Offset>,
+    ) {
+        let Some(place) = self.place(offset) else { return };
+        let end = if takes_along { self.entries.len() } else { place + 1 };
+        for entry in self.entries.range_mut(place..end) {
+            match std::mem::replace(&mut entry.state, State::Pending) {
+                State::Pending => continue,
+                State::Leased => {
+                    self.leased -= 1;
+                    if entry.offset == offset {
+                        entry.failed = failed;
+                    } else {
+                        ended.push(entry.offset);
+                    }
+                }
+                State::Acked => {}
+            }
+            self.pending += 1;
+        }
+        self.next = self.next.min(place);
     }
 }

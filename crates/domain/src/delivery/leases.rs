@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::ConsumerId;
+use super::lane::LaneId;
 use super::wheel::Wheel;
 use crate::offset::Offset;
 use crate::time::Moment;
@@ -20,6 +21,8 @@ pub(super) struct Held {
     pub(super) bytes: u32,
     /// Deliveries before this one.
     pub(super) failed: u32,
+    /// The lane it is in; `None` = it went freely.
+    pub(super) lane: Option<LaneId>,
 }
 
 /// All leases that have not ended. At most one per offset.
@@ -95,6 +98,19 @@ impl Leases {
             }
             self.wheel.insert(slot, held.deadline);
         }
+    }
+
+    /// From now on `offset`'s lease is one of `lane`.
+    pub(super) fn enter_lane(&mut self, offset: Offset, lane: LaneId) {
+        let slot = self.by_offset.get(&offset).copied();
+        if let Some(held) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
+            held.lane = Some(lane);
+        }
+    }
+
+    /// From now on no lease is in a lane.
+    pub(super) fn leave_lanes(&mut self) {
+        self.slots.iter_mut().for_each(|held| held.lane = None);
     }
 
     /// When `pop_expired` should be called next.

@@ -1,55 +1,83 @@
-//! Who gets which record when: leases, acks, nacks, deadlines.
+//! Who gets which record when: leases, acks, nacks, deadlines, order, backoffs.
 //!
 //! One `Delivery` per subscription, used by every way of delivering. It is a pure state machine:
 //! time and events come in, leases and effects go out. What it does not know it derives from the
-//! log and the progress, so a crash loses the leases and nothing else.
+//! log and the progress, so a crash loses the leases, the provisional acks and nothing else.
 //!
 //! ```text
-//!                    ┌──────────── nack, deadline passed ◄──────────┐
-//!                    ▼                                              │
-//!              ┌──────────┐             lease                  ┌────┴───┐   extend
-//!              │ waiting  ├───────────────────────────────────►│ leased │◄────────┐
-//!              └────┬─────┘      lowest first, before fresh    └─┬──┬─┬─┘         │
-//!                   │                                            │  │ └───────────┘
-//!   late ack        │                ┌───────────────────────────┘  │ ack
-//!   (not with       ▼                │ lease                        ▼
-//!   exactly-once) ┌─────────┐   ┌────┴────┐  gap, not meant   ┌─────────┐
-//!        ────────►│ settled │   │  fresh  ├──for this one────►│ settled │
-//!                 └─────────┘   └────┬────┘                   └─────────┘
-//!                                    │ damaged
-//!                                    ▼
-//!                               passed over: neither delivered nor settled
+//!                                      nack, deadline passed
+//!              ┌──────────────┬───────────────┬──────────────────────┐
+//!              ▼              ▼               ▼                      │
+//!        ┌──────────┐  ┌─────────────┐  ┌───────────┐           ┌────┴───┐  extend
+//!        │ waiting  │◄─┤ backing off │  │ exhausted │           │ leased │◄───────┐
+//!        └────┬─────┘  └─────────────┘  └─────┬─────┘           └─┬──┬─┬─┘        │
+//!             │ lease, before what is fresh   │ dead-lettered,    ▲  │ └──────────┘
+//!             └───────────────────────────────┼───────────────────┤  │ ack
+//!                                             │ dropped           │  │   (in a lane: when all
+//!                          ┌─────────┐  lease │                   │  │    before it are settled)
+//!                          │  fresh  ├────────┼───────────────────┘  ▼
+//!                          └────┬────┘        │                 ┌─────────┐
+//!                               └─────────────┴────────────────►│ settled │
+//!                       gap, not meant for this one, filtered   └─────────┘
 //!
 //!   offsets  ─ settled, waiting, leased, damaged ─┊─ fresh, or settled by late acks ─┊
 //!            cursor                            `fresh`                              end
 //! ```
+//!
+//! A record without a lane waits for itself (`returned.rs`); one in a lane waits with all behind
+//! it (`lane.rs`). A record that cannot be read is neither delivered nor settled.
 
 mod ack_id;
+mod acks;
+mod backoffs;
 mod consumer;
+mod failure;
 mod handout;
 mod lane;
+mod lanes_view;
 mod leases;
+mod returned;
+mod settling;
 mod source;
 #[cfg(test)]
 mod tests;
 mod wheel;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use ack_id::{AckId, MalformedAckId};
 pub use consumer::{ConsumerId, Flow};
+pub use failure::{Exhausted, Failure};
+pub use lanes_view::{LaneState, LaneView};
 pub use source::{Lease, LeaseRequest, LeaseStatus, Read, Source};
 
+use backoffs::Backoffs;
 use consumer::Consumers;
-use lane::Lanes;
-use leases::{Held, Leases};
+use lane::{LaneId, Lanes};
+use leases::Leases;
+use returned::{Back, Returned, Standing};
 
-use crate::offset::{Epoch, Offset, OffsetRange, SubscriptionId};
-use crate::progress::{Attempt, Progress, unite};
-use crate::time::Moment;
+use crate::filter::Filter;
+use crate::message;
+use crate::offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId};
+use crate::policy::{Poison, RetryPolicy};
+use crate::progress::{Attempt, Progress};
+use crate::time::{Moment, Now};
 
 /// Most leases of one subscription at a time.
 pub const OUTSTANDING_MAX: usize = 1_000_000;
+
+/// Most records of one subscription that are known and wait: behind a blocked lane, or after a
+/// failed delivery.
+pub const INDEXED_MAX: usize = 100_000;
+
+/// Late acks from before a restart that are kept until their records are read.
+const EARLY_ACKS_MAX: usize = 10_000;
+
+/// Acks whose ids are known to have settled their records, so that repeating one is no error.
+const CONFIRMED_MAX: usize = 10_000;
 
 /// The part of a subscription's settings that decides who gets what when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +88,51 @@ pub struct Settings {
     pub ack_deadline: Duration,
     /// Only the id of the current lease settles a record.
     pub exactly_once: bool,
+    /// The attribute that names a record's lane in place of its ordering key.
+    pub lane_by: Option<Arc<str>>,
+    /// Records that do not match are settled unseen.
+    pub filter: Option<Arc<Filter>>,
+    /// How long a record waits after a failed delivery; `None` = not at all.
+    pub retry: Option<RetryPolicy>,
+    /// A record is exhausted when so many deliveries of it have failed; `None` = never.
+    pub attempts_max: Option<u32>,
+    /// What a lane does whose next record is exhausted.
+    pub poison: Poison,
+    /// Nothing is leased.
+    pub is_paused: bool,
+}
+
+impl Settings {
+    /// The plainest settings: any order, no policies.
+    pub fn plain(ack_deadline: Duration) -> Self {
+        Self {
+            ordering: Ordering::None,
+            ack_deadline,
+            exactly_once: false,
+            lane_by: None,
+            filter: None,
+            retry: None,
+            attempts_max: None,
+            poison: Poison::Skip,
+            is_paused: false,
+        }
+    }
+
+    /// Whether failed deliveries are counted across restarts.
+    fn journals_attempts(&self) -> bool {
+        self.retry.is_some() || self.attempts_max.is_some()
+    }
+
+    /// The lane of a record; `None` = it goes freely.
+    fn lane_key<'record>(&self, record: &'record Record) -> Option<&'record str> {
+        let key = match (self.ordering, &self.lane_by) {
+            (Ordering::None, _) => return None,
+            (Ordering::Fifo, _) => return Some(""),
+            (Ordering::ByKey, None) => message::ordering_key(&record.body).ok()?,
+            (Ordering::ByKey, Some(name)) => message::attribute(&record.body, name).ok()??,
+        };
+        (!key.is_empty()).then_some(key)
+    }
 }
 
 /// In which order the records of a subscription go out.
@@ -68,7 +141,7 @@ pub enum Ordering {
     /// Any order, though mostly that of the log.
     #[default]
     None,
-    /// Messages of one ordering key in the order of the log.
+    /// Messages of one lane key in the order of the log; those without one go freely.
     ByKey,
     /// All messages in the order of the log.
     Fifo,
@@ -91,11 +164,14 @@ pub struct Identity {
 pub struct Effects {
     /// Offsets settled for good, ascending and not touching.
     pub settled: Vec<OffsetRange>,
-    /// Attempts that must survive a crash. No setting needs any yet.
+    /// Attempts that must survive a crash.
     pub attempts: Vec<(Offset, Attempt)>,
-    /// Consumers that were told `Full` and may ask again, each once.
+    /// Records that were tried as often as they may be. Their owner forwards or drops them and
+    /// says so with `settle_exhausted`, or gives them back with `spare`.
+    pub exhausted: Vec<Exhausted>,
+    /// Consumers that may ask again: there is room for them, or something for them alone.
     pub freed: Vec<ConsumerId>,
-    /// How many records came back to be delivered again.
+    /// How much became available to whoever asks.
     pub returned: usize,
 }
 
@@ -104,9 +180,13 @@ pub struct Effects {
 pub enum AckOutcome {
     /// The record is settled by it.
     Settled,
-    /// The record was settled before.
+    /// It settles when all before it in its lane are settled. Until then a crash, or one of them
+    /// that comes back, undoes it.
+    Provisional,
+    /// The record was settled before; with exactly-once by this very id.
     AlreadySettled,
-    /// The lease is over, and exactly-once accepts no late id. Nothing happened.
+    /// The id counts no more: exactly-once accepts no late id, and neither does a lane that came
+    /// back or a subscription that was sent elsewhere (seek) since. Nothing happened.
     Stale,
     /// The subscription never gave out this id. Nothing happened.
     Foreign,
@@ -133,26 +213,44 @@ pub struct Delivery {
     identity: Identity,
     settings: Settings,
     progress: Progress,
-    /// Where reading the log goes on. What lies below is settled, leased, in `lanes` or damaged.
+    /// Where reading the log goes on. What lies below is settled, leased, returned, in a lane or
+    /// damaged.
     fresh: Offset,
+    returned: Returned,
     lanes: Lanes,
+    /// Lanes held by an exhausted record, by that record.
+    exhausted_lanes: BTreeMap<Offset, LaneId>,
+    backoffs: Backoffs,
     leases: Leases,
     consumers: Consumers,
+    /// Acked with ids of an earlier epoch, and not read yet: only then their lanes are known.
+    early: BTreeSet<Offset>,
+    /// With exactly-once: leases whose ids settled their records, the latest ones.
+    confirmed: BTreeMap<u64, Offset>,
+    /// Reading stopped because too many records wait.
+    is_stalled: bool,
     /// The number of the next lease.
     next_lease: u64,
 }
 
+/// What consumers do.
 impl Delivery {
     /// Takes a subscription up where `progress` left it, without any leases.
     pub fn new(identity: Identity, settings: Settings, progress: Progress) -> Self {
         Self {
             identity,
-            lanes: Lanes::of(settings.ordering),
             settings,
             fresh: progress.cursor(),
             progress,
+            returned: Returned::default(),
+            lanes: Lanes::default(),
+            exhausted_lanes: BTreeMap::new(),
+            backoffs: Backoffs::default(),
             leases: Leases::default(),
             consumers: Consumers::default(),
+            early: BTreeSet::new(),
+            confirmed: BTreeMap::new(),
+            is_stalled: false,
             next_lease: 0,
         }
     }
@@ -167,19 +265,21 @@ impl Delivery {
         self.consumers.set_flow(consumer, flow, effects);
     }
 
-    /// Removes a consumer. Its leases stay until they are settled or their deadlines pass.
+    /// Removes a consumer. Its leases stay until they are settled or their deadlines pass, and
+    /// its lanes wait for that.
     pub fn close_consumer(&mut self, consumer: ConsumerId) {
         self.consumers.close(consumer);
+        self.lanes.forget_consumer(consumer);
     }
 
     /// Leases records to a consumer and appends them to `out`: first what is to be delivered
-    /// again, then fresh ones, each lowest offset first, as much as the request, the consumer's
+    /// again, then what waits in lanes, then fresh ones, as much as the request, the consumer's
     /// flow and `OUTSTANDING_MAX` allow, and at least one if there is any and the flow allows it.
     ///
     /// Leases whose deadline has passed end first, as `tick` would end them.
     pub fn lease(
         &mut self,
-        now: Moment,
+        now: Now,
         request: &LeaseRequest,
         source: &mut dyn Source,
         out: &mut Vec<Lease>,
@@ -187,13 +287,17 @@ impl Delivery {
     ) -> LeaseStatus {
         self.consumers.stop_waiting(request.consumer);
         self.tick(now, effects);
+        if self.settings.is_paused {
+            return LeaseStatus::Drained;
+        }
         handout::lease(self, now, request, source, out, effects)
     }
 
     /// Settles the record that `id` names; `end` is the end of what is visible of the log.
     ///
-    /// A late id counts too, also one of an earlier epoch, and ends the record's newer lease.
-    /// With exactly-once only the current lease's id counts, and only before its deadline.
+    /// A late id counts too, also one of an earlier epoch, and ends the record's newer lease or
+    /// backoff; in a lane that came back since it does not. With exactly-once only the current
+    /// lease's id counts, and only before its deadline.
     pub fn ack(
         &mut self,
         now: Moment,
@@ -206,27 +310,34 @@ impl Delivery {
             AckOutcome::Foreign
         } else if offset >= end {
             AckOutcome::Beyond
-        } else if self.settings.exactly_once && !self.is_current(now, id) {
+        } else if self.is_void(id) {
             AckOutcome::Stale
+        } else if self.settings.exactly_once {
+            self.ack_exactly_once(now, id, effects)
         } else if self.progress.is_acked(offset) {
             AckOutcome::AlreadySettled
         } else {
-            self.settle_one(offset, effects);
-            AckOutcome::Settled
+            self.ack_unsettled(id, effects)
         }
     }
 
     /// Ends the lease that `id` names, so that its record is delivered again. A late id is
-    /// ignored.
-    pub fn nack(&mut self, now: Moment, id: &AckId, effects: &mut Effects) -> ExtendOutcome {
+    /// ignored. `failure` is how the delivery failed.
+    pub fn nack(
+        &mut self,
+        now: Now,
+        id: &AckId,
+        failure: &Failure,
+        effects: &mut Effects,
+    ) -> ExtendOutcome {
         if self.is_foreign(id) {
             return ExtendOutcome::Foreign;
         }
-        if !self.is_current(now, id) {
+        if !self.is_current(now.moment, id) {
             return ExtendOutcome::Stale;
         }
         if let Some(held) = self.leases.remove(id.offset()) {
-            self.give_back(&held, effects);
+            self.fail(now, &held, failure, effects);
         }
         ExtendOutcome::Returned
     }
@@ -235,65 +346,118 @@ impl Delivery {
     /// earlier. Zero is a nack. A late id is ignored.
     pub fn extend(
         &mut self,
-        now: Moment,
+        now: Now,
         id: &AckId,
         deadline: Duration,
         effects: &mut Effects,
     ) -> ExtendOutcome {
         if deadline.is_zero() {
-            return self.nack(now, id, effects);
+            return self.nack(now, id, &Failure::NACK, effects);
         }
         if self.is_foreign(id) {
             return ExtendOutcome::Foreign;
         }
-        if !self.is_current(now, id) {
+        if !self.is_current(now.moment, id) {
             return ExtendOutcome::Stale;
         }
-        self.leases.set_deadline(id.offset(), now.plus(deadline));
+        self.leases.set_deadline(id.offset(), now.moment.plus(deadline));
         ExtendOutcome::Extended
     }
 
-    /// Ends the leases whose deadline has passed; returns how many. None ends early, and none is
-    /// left 17 ms after its deadline.
-    pub fn tick(&mut self, now: Moment, effects: &mut Effects) -> usize {
+    /// Ends the leases and backoffs whose time has come; returns how many leases. None ends
+    /// early, and none is left 17 ms after its time.
+    pub fn tick(&mut self, now: Now, effects: &mut Effects) -> usize {
         let mut expired = 0;
-        while let Some(held) = self.leases.pop_expired(now) {
-            self.give_back(&held, effects);
+        while let Some(held) = self.leases.pop_expired(now.moment) {
+            self.expire(now, held, effects);
             expired += 1;
+        }
+        while let Some(waiting) = self.backoffs.pop_due(now.moment) {
+            self.end_backoff(now, waiting, effects);
         }
         expired
     }
 
     /// When to call `tick` next; `None` = not before something is leased.
     ///
-    /// Usually a lease ends then. It may be that a deadline was extended, or lies far ahead and
-    /// is only known roughly: then `tick` does nothing and the next wake is later.
+    /// Usually a lease or a backoff ends then. It may be that a deadline was extended, or lies
+    /// far ahead and is only known roughly: then `tick` does nothing and the next wake is later.
     pub fn next_wake(&self) -> Option<Moment> {
-        self.leases.next_wake()
+        [self.leases.next_wake(), self.backoffs.next_wake()].into_iter().flatten().min()
+    }
+}
+
+/// What owners and operators do.
+impl Delivery {
+    /// Takes changed settings. If the order changes it holds from now on: provisional acks count
+    /// for good, what is leased stays leased.
+    pub fn update_settings(&mut self, now: Now, settings: Settings, effects: &mut Effects) {
+        let is_reordered = (settings.ordering, &settings.lane_by)
+            != (self.settings.ordering, &self.settings.lane_by);
+        self.settings = settings;
+        if is_reordered {
+            for offset in self.lanes.acked() {
+                self.settle_offset(offset, effects);
+            }
+            self.start_over();
+        } else {
+            self.judge_all_again(now, effects);
+        }
+        effects.returned += 1;
     }
 
-    /// Settles offsets that will not be delivered (any more): past their retention, or skipped.
-    /// Ends the leases of those that are leased.
-    pub fn settle(&mut self, range: OffsetRange, effects: &mut Effects) {
-        if range.is_empty() {
-            return;
-        }
-        for offset in self.leases.offsets(|offset| range.contains(offset)) {
+    /// Goes on from `progress` instead: all leases end, and every ack id given out so far is
+    /// void, also after a restart. `progress` is then what must be journaled.
+    pub fn seek(&mut self, mut progress: Progress) {
+        progress.void_ids_before(self.identity.epoch, self.next_lease);
+        self.progress = progress;
+        for offset in self.leases.offsets(|_| true) {
             if let Some(held) = self.leases.remove(offset) {
-                self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+                // Everybody is woken after a seek, whether freed by it or not.
+                let mut freed = Effects::default();
+                self.consumers.lease_ended(held.consumer, u64::from(held.bytes), &mut freed);
             }
         }
-        self.lanes.settled(range);
-        self.consumers.next_record_changed(effects);
-        if self.progress.ack(range) > 0 {
-            unite(&mut effects.settled, range);
+        self.early.clear();
+        self.confirmed.clear();
+        self.start_over();
+    }
+
+    /// Settles an exhausted record: it is forwarded or dropped. False, and nothing happens, if it
+    /// is exhausted no more.
+    pub fn settle_exhausted(&mut self, now: Now, offset: Offset, effects: &mut Effects) -> bool {
+        if !self.is_exhausted(offset) {
+            return false;
+        }
+        match self.exhausted_lanes.get(&offset) {
+            Some(&lane) => self.settle_next_in_lane(now, lane, offset, effects),
+            None => self.settle_offset(offset, effects),
+        }
+        true
+    }
+
+    /// Gives an exhausted record back, to be tried once more: it could not be forwarded.
+    pub fn spare(&mut self, now: Now, offset: Offset, effects: &mut Effects) {
+        if let Some(back) = self.returned.get(offset) {
+            if back.standing == Standing::Exhausted {
+                let back = Back { is_spared: true, ..back };
+                self.place_returned(now, offset, back, None, effects);
+            }
+        } else if let Some(&id) = self.exhausted_lanes.get(&offset) {
+            self.free_hold(id);
+            if let Some(lane) = self.lanes.get_mut(id) {
+                lane.spared = Some(offset);
+            }
+            self.consider(now, id, None, effects);
         }
     }
 
-    /// Takes changed settings. The ordering of a subscription never changes.
-    pub fn update_settings(&mut self, settings: Settings) {
-        debug_assert_eq!(settings.ordering, self.settings.ordering, "the ordering changed");
-        self.settings = settings;
+    /// Whether `offset` waits for its owner to forward or drop it.
+    pub fn is_exhausted(&self, offset: Offset) -> bool {
+        match self.returned.get(offset) {
+            Some(back) => back.standing == Standing::Exhausted,
+            None => self.exhausted_lanes.contains_key(&offset),
+        }
     }
 
     /// What is settled. Contains every effect given out so far.
@@ -306,59 +470,22 @@ impl Delivery {
         self.leases.len()
     }
 
+    /// How many records are known and wait.
+    pub fn indexed(&self) -> usize {
+        self.returned.len() + self.lanes.pending()
+    }
+
     /// How many records could be leased now, if the log ends at `end`. Counts fresh offsets that
-    /// will turn out to be gaps or settled, so it may be less.
+    /// will turn out to be gaps or settled, and lanes that are somebody's, so it may be less.
     pub fn available(&self, end: Offset) -> u64 {
         let fresh = self.progress.next_unacked(self.fresh);
-        self.lanes.waiting() as u64 + OffsetRange { from: fresh, to: end }.len()
+        let waiting = self.returned.ready() + self.lanes.pending();
+        waiting as u64 + OffsetRange { from: fresh, to: end }.len()
     }
 
     /// How many offsets below `end` are not settled, gaps not yet read included.
     pub fn backlog(&self, end: Offset) -> u64 {
         let unread = OffsetRange { from: self.progress.cursor(), to: end }.len();
         unread.saturating_sub(self.progress.acked_above_count())
-    }
-
-    /// Whether this subscription never gave out `id`: it is another's, or was not leased yet.
-    fn is_foreign(&self, id: &AckId) -> bool {
-        id.subscription() != self.identity.subscription
-            || id.epoch() > self.identity.epoch
-            || (id.epoch() == self.identity.epoch && id.lease() >= self.next_lease)
-    }
-
-    /// Whether `id` is that of a lease that has not ended.
-    fn is_current(&self, now: Moment, id: &AckId) -> bool {
-        id.epoch() == self.identity.epoch
-            && self
-                .leases
-                .get(id.offset())
-                .is_some_and(|held| held.lease == id.lease() && held.deadline > now)
-    }
-
-    /// Settles one offset, which is not settled yet, whatever state it is in.
-    fn settle_one(&mut self, offset: Offset, effects: &mut Effects) {
-        match self.leases.remove(offset) {
-            Some(held) => {
-                self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
-            }
-            None => {
-                self.lanes.take(offset);
-                self.consumers.next_record_changed(effects);
-            }
-        }
-        let range = OffsetRange::one(offset);
-        let fresh = self.progress.ack(range);
-        debug_assert_eq!(fresh, 1, "offset {offset} was settled already");
-        unite(&mut effects.settled, range);
-    }
-
-    /// A lease, already removed, ended without an ack. The one place where a failed delivery is
-    /// judged.
-    fn give_back(&mut self, held: &Held, effects: &mut Effects) {
-        debug_assert!(!self.progress.is_acked(held.offset), "a settled record was leased");
-        self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
-        self.lanes.give_back(held.offset, held.failed.saturating_add(1));
-        self.consumers.next_record_changed(effects);
-        effects.returned += 1;
     }
 }

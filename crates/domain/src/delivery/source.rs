@@ -45,6 +45,8 @@ pub struct LeaseRequest {
     pub ack_deadline: Duration,
     /// Records published before are past their retention: they are settled, not leased.
     pub retained_since: Timestamp,
+    /// Most records that may be known and wait, at most `INDEXED_MAX`.
+    pub indexed_max: usize,
 }
 
 /// One record handed to one consumer until its deadline.
@@ -63,7 +65,7 @@ pub struct Lease {
 pub enum LeaseStatus {
     /// The request is used up, or enough was looked at for one call: there may be more now.
     More,
-    /// There is nothing more until records become visible or come back.
+    /// There is nothing more for this consumer until records become visible or come back.
     Drained,
     /// The consumer holds all it may, or the subscription `OUTSTANDING_MAX`: there is nothing
     /// more for it until it is among the freed.

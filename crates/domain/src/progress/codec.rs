@@ -1,7 +1,8 @@
 //! The stored forms of progress and its changes.
 //!
 //! ```text
-//! progress  1 | cursor | n, n × run | n, n × attempt
+//! progress  2 | cursor | void epoch, lease | n, n × run | n, n × attempt
+//!           1 is the same without the void ids: none are
 //! run       words << 2 | kind; kind 0 = empty, 1 = full, 2 = mixed, followed by 8 bytes a word.
 //!           Runs follow each other from the word (of 64 offsets) in which the cursor stands.
 //! attempt   step from the offset before | count | due in microseconds since 1970
@@ -15,10 +16,14 @@
 use super::acked::WORD;
 use super::{Attempt, NEVER_ACKED, Progress, ProgressChange};
 use crate::message::{Malformed, put_varint, take_varint};
-use crate::offset::{Offset, OffsetRange};
+use crate::offset::{Epoch, Offset, OffsetRange};
 use crate::time::Timestamp;
 
+/// Of a change.
 const VERSION: u64 = 1;
+/// Of progress; the one before lacked the void ids.
+const PROGRESS_VERSION: u64 = 2;
+const PROGRESS_VERSION_BEFORE: u64 = 1;
 
 const EMPTY: u64 = 0;
 const FULL: u64 = 1;
@@ -34,8 +39,11 @@ const WORDS_MAX: u64 = u64::MAX / WORD;
 impl Progress {
     /// Appends the stored form. Its size grows with the holes, not with what is acked.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, VERSION);
+        put_varint(out, PROGRESS_VERSION);
         put_varint(out, self.cursor.0);
+        let (epoch, lease) = self.void_before;
+        put_varint(out, epoch.0);
+        put_varint(out, lease);
         let runs = self.runs();
         put_varint(out, runs.len() as u64);
         for run in &runs {
@@ -119,8 +127,15 @@ impl ProgressChange {
 }
 
 fn take_progress(input: &mut Input<'_>) -> Result<Progress, Malformed> {
-    input.expect_version()?;
+    let has_void = match input.number()? {
+        PROGRESS_VERSION => true,
+        PROGRESS_VERSION_BEFORE => false,
+        _ => return Err(Malformed),
+    };
     let mut progress = Progress::starting_at(Offset(input.number()?));
+    if has_void {
+        progress.void_ids_before(Epoch(input.number()?), input.number()?);
+    }
     let mut word = progress.cursor.0 / WORD;
     for _ in 0..input.number()? {
         word = take_run(input, &mut progress, word)?;

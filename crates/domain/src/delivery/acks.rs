@@ -1,0 +1,98 @@
+//! Which ack ids count, and what an ack does.
+
+use super::lane::LaneId;
+use super::{AckId, AckOutcome, CONFIRMED_MAX, Delivery, EARLY_ACKS_MAX, Effects, Ordering};
+use crate::offset::Offset;
+use crate::time::Moment;
+
+impl Delivery {
+    /// Whether this subscription never gave out `id`: it is another's, or was not leased yet.
+    pub(super) fn is_foreign(&self, id: &AckId) -> bool {
+        id.subscription() != self.identity.subscription
+            || id.epoch() > self.identity.epoch
+            || (id.epoch() == self.identity.epoch && id.lease() >= self.next_lease)
+    }
+
+    /// Whether a seek came after `id` was given out.
+    pub(super) fn is_void(&self, id: &AckId) -> bool {
+        self.progress.voids(id.epoch(), id.lease())
+    }
+
+    /// Whether `id` is that of a lease that has not ended.
+    pub(super) fn is_current(&self, now: Moment, id: &AckId) -> bool {
+        self.has_lease(id) && self.leases.get(id.offset()).is_some_and(|held| held.deadline > now)
+    }
+
+    /// Whether `id` is that of the record's lease, be its deadline past or not.
+    pub(super) fn has_lease(&self, id: &AckId) -> bool {
+        id.epoch() == self.identity.epoch
+            && self.leases.get(id.offset()).is_some_and(|held| held.lease == id.lease())
+    }
+
+    pub(super) fn ack_exactly_once(
+        &mut self,
+        now: Moment,
+        id: &AckId,
+        effects: &mut Effects,
+    ) -> AckOutcome {
+        if self.is_current(now, id) {
+            self.settle_offset(id.offset(), effects);
+            self.confirmed.insert(id.lease(), id.offset());
+            if self.confirmed.len() > CONFIRMED_MAX {
+                self.confirmed.pop_first();
+            }
+            return AckOutcome::Settled;
+        }
+        let is_same = id.epoch() == self.identity.epoch
+            && self.confirmed.get(&id.lease()) == Some(&id.offset());
+        if is_same { AckOutcome::AlreadySettled } else { AckOutcome::Stale }
+    }
+
+    /// An ack of a record that is not settled, without exactly-once.
+    pub(super) fn ack_unsettled(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+        let offset = id.offset();
+        let is_of_this_epoch = id.epoch() == self.identity.epoch;
+        match self.leases.get(offset).map(|held| held.lane) {
+            Some(Some(_)) if is_of_this_epoch && !self.has_lease(id) => AckOutcome::Stale,
+            Some(Some(lane)) => self.ack_in_lane(lane, offset, effects),
+            Some(None) => {
+                self.settle_offset(offset, effects);
+                AckOutcome::Settled
+            }
+            None if self.settings.ordering == Ordering::None => {
+                self.settle_offset(offset, effects);
+                AckOutcome::Settled
+            }
+            None => self.ack_not_leased(id, effects),
+        }
+    }
+
+    /// A late ack where records may be in lanes. What was read and is in a lane has come back
+    /// since the id was given out, or will go again; what was not read may be in any lane.
+    pub(super) fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+        let offset = id.offset();
+        if self.returned.get(offset).is_some() {
+            self.settle_offset(offset, effects);
+            return AckOutcome::Settled;
+        }
+        let is_unread = offset >= self.fresh && id.epoch() < self.identity.epoch;
+        if is_unread && self.early.len() < EARLY_ACKS_MAX {
+            self.early.insert(offset);
+            return AckOutcome::Provisional;
+        }
+        AckOutcome::Stale
+    }
+
+    pub(super) fn ack_in_lane(
+        &mut self,
+        lane: LaneId,
+        offset: Offset,
+        effects: &mut Effects,
+    ) -> AckOutcome {
+        if let Some(held) = self.leases.remove(offset) {
+            self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+        }
+        self.finish_in_lane(lane, offset, effects);
+        if self.progress.is_acked(offset) { AckOutcome::Settled } else { AckOutcome::Provisional }
+    }
+}

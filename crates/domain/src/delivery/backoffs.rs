@@ -1,0 +1,77 @@
+//! Records and lanes that wait for a time, by that time.
+
+use super::lane::LaneId;
+use super::wheel::Wheel;
+use crate::offset::Offset;
+use crate::time::Moment;
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// A record without a lane.
+    Record(Offset),
+    /// A lane whose next record may not go yet.
+    Lane(LaneId),
+}
+
+/// The name of one wait, until it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BackoffId(u32);
+
+/// All waits that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Backoffs {
+    /// Also holds ended waits in vacant slots.
+    slots: Vec<(Waiting, Moment)>,
+    vacant: Vec<u32>,
+    wheel: Wheel,
+}
+
+impl Backoffs {
+    /// Lets `waiting` wait until `until`.
+    pub(super) fn insert(&mut self, waiting: Waiting, until: Moment) -> BackoffId {
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                if let Some(vacant) = self.slots.get_mut(slot as usize) {
+                    *vacant = (waiting, until);
+                }
+                slot
+            }
+            None => {
+                self.slots.push((waiting, until));
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.wheel.insert(slot, until);
+        BackoffId(slot)
+    }
+
+    /// Ends a wait early.
+    pub(super) fn remove(&mut self, id: BackoffId) {
+        self.wheel.remove(id.0);
+        self.vacant.push(id.0);
+    }
+
+    /// Until when `id` waits.
+    pub(super) fn until(&self, id: BackoffId) -> Option<Moment> {
+        self.slots.get(id.0 as usize).map(|&(_, until)| until)
+    }
+
+    /// Ends and returns a wait whose time has come, if there is one.
+    pub(super) fn pop_due(&mut self, now: Moment) -> Option<Waiting> {
+        loop {
+            let slot = self.wheel.pop(now)?;
+            let &(waiting, until) = self.slots.get(slot as usize)?;
+            if until <= now {
+                self.vacant.push(slot);
+                return Some(waiting);
+            }
+            self.wheel.insert(slot, until);
+        }
+    }
+
+    /// When `pop_due` should be called next.
+    pub(super) fn next_wake(&self) -> Option<Moment> {
+        self.wheel.next_wake()
+    }
+}

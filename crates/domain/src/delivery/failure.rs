@@ -1,0 +1,260 @@
+//! Deliveries that fail: counted, waited for, given up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backoffs::Waiting;
+use super::lane::{Hold, LaneId, Trouble};
+use super::leases::Held;
+use super::returned::{Back, Standing};
+use super::{Delivery, Effects};
+use crate::offset::Offset;
+use crate::policy::Poison;
+use crate::progress::Attempt;
+use crate::time::{Moment, Now, Timestamp};
+
+/// The longest a record waits, whatever the wall clock says: it may have been set back since.
+const BACKOFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How a delivery failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A word from a small fixed set.
+    pub class: &'static str,
+    /// The status of an HTTP answer.
+    pub status: Option<u16>,
+    /// What the consumer said, or what went wrong.
+    pub message: Option<Arc<str>>,
+}
+
+impl Failure {
+    /// The consumer gave the record back.
+    pub const NACK: Self = Self { class: "nack", status: None, message: None };
+    /// The ack deadline passed.
+    pub const EXPIRED: Self = Self { class: "expired", status: None, message: None };
+}
+
+/// A record that was tried as often as it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exhausted {
+    /// The record.
+    pub offset: Offset,
+    /// How many deliveries of it failed.
+    pub attempts: u32,
+    /// How the last one failed, if that is still known.
+    pub failure: Option<Failure>,
+}
+
+/// Whether a record may go now.
+pub(super) enum Verdict {
+    Go,
+    Wait(Moment),
+    /// After so many attempts.
+    Exhausted(u32),
+    Halted,
+}
+
+impl Delivery {
+    /// A lease, already removed, ended without an ack. The one place where a failed delivery is
+    /// judged.
+    pub(super) fn fail(&mut self, now: Now, held: &Held, failure: &Failure, effects: &mut Effects) {
+        debug_assert!(!self.progress.is_acked(held.offset), "a settled record was leased");
+        self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+        let count = held.failed.saturating_add(1);
+        self.note_attempt(now, held.offset, count, effects);
+        match held.lane {
+            None => {
+                let back = Back { failed: count, standing: Standing::Ready, is_spared: false };
+                self.place_returned(now, held.offset, back, Some(failure), effects);
+            }
+            Some(lane) => self.fail_in_lane(now, lane, held.offset, count, failure, effects),
+        }
+        self.consumers.next_record_changed(effects);
+    }
+
+    /// A lease whose deadline passed ends. In a lane the lowest one that is over counts as the
+    /// one that failed, whichever was found first: those behind it only come along.
+    pub(super) fn expire(&mut self, now: Now, held: Held, effects: &mut Effects) {
+        match self.expired_before(now.moment, &held) {
+            Some(first) => {
+                self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+                self.fail(now, &first, &Failure::EXPIRED, effects);
+            }
+            None => self.fail(now, &held, &Failure::EXPIRED, effects),
+        }
+    }
+
+    /// Removes the lease of the lowest record in front of `held` in its lane that is over too.
+    fn expired_before(&mut self, now: Moment, held: &Held) -> Option<Held> {
+        if self.settings.exactly_once {
+            return None;
+        }
+        let leases = &self.leases;
+        let is_over =
+            |offset: &Offset| leases.get(*offset).is_some_and(|other| other.deadline <= now);
+        let first = self.lanes.get(held.lane?)?.leased_up_to(held.offset).find(is_over)?;
+        self.leases.remove(first)
+    }
+
+    fn fail_in_lane(
+        &mut self,
+        now: Now,
+        lane: LaneId,
+        offset: Offset,
+        count: u32,
+        failure: &Failure,
+        effects: &mut Effects,
+    ) {
+        let mut ended = Vec::new();
+        self.lanes.give_back(lane, offset, count, !self.settings.exactly_once, &mut ended);
+        for offset in ended {
+            if let Some(held) = self.leases.remove(offset) {
+                self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+            }
+        }
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            let known = lane.trouble.filter(|trouble| trouble.offset == offset);
+            let since = known.map_or(now.wall, |trouble| trouble.since);
+            lane.trouble = Some(Trouble { offset, since, class: failure.class });
+            lane.spared = None;
+        }
+        self.free_hold(lane);
+        self.consider(now, lane, Some(failure), effects);
+    }
+
+    /// Counts a failed delivery, and says when the next may be.
+    fn note_attempt(&mut self, now: Now, offset: Offset, count: u32, effects: &mut Effects) {
+        if !self.settings.journals_attempts() {
+            return;
+        }
+        let due = match &self.settings.retry {
+            Some(retry) => now.wall.plus(retry.backoff(count, self.seed(offset, count))),
+            None => Timestamp(0),
+        };
+        let attempt = Attempt { count, due };
+        self.progress.set_attempt(offset, attempt);
+        effects.attempts.push((offset, attempt));
+    }
+
+    /// Spreads the backoffs of records that failed together, and always in the same way.
+    fn seed(&self, offset: Offset, count: u32) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let numbers = [self.identity.subscription.0, offset.0, u64::from(count)];
+        numbers.iter().fold(ODD, |mixed, number| (mixed ^ number).wrapping_mul(ODD).rotate_left(29))
+    }
+
+    /// Whether a record that failed so often, as far as memory knows, may go now.
+    pub(super) fn judge(
+        &self,
+        now: Now,
+        offset: Offset,
+        failed: u32,
+        is_spared: bool,
+        is_in_lane: bool,
+    ) -> Verdict {
+        let known = self.progress.attempt(offset);
+        let count = known.map_or(failed, |attempt| attempt.count.max(failed));
+        if count > 0 && self.settings.attempts_max.is_some_and(|max| count >= max) && !is_spared {
+            let halts = is_in_lane && self.settings.poison == Poison::Halt;
+            return if halts { Verdict::Halted } else { Verdict::Exhausted(count) };
+        }
+        match known {
+            Some(attempt) if attempt.due > now.wall => {
+                let wait = attempt.due.since(now.wall).min(BACKOFF_MAX);
+                Verdict::Wait(now.moment.plus(wait))
+            }
+            _ => Verdict::Go,
+        }
+    }
+
+    /// Puts a record without a lane where it waits, for its turn or longer.
+    pub(super) fn place_returned(
+        &mut self,
+        now: Now,
+        offset: Offset,
+        mut back: Back,
+        failure: Option<&Failure>,
+        effects: &mut Effects,
+    ) {
+        back.standing = match self.judge(now, offset, back.failed, back.is_spared, false) {
+            Verdict::Go => {
+                effects.returned += 1;
+                Standing::Ready
+            }
+            Verdict::Wait(until) => {
+                Standing::BackingOff(self.backoffs.insert(Waiting::Record(offset), until))
+            }
+            Verdict::Exhausted(attempts) => {
+                effects.exhausted.push(Exhausted { offset, attempts, failure: failure.cloned() });
+                Standing::Exhausted
+            }
+            Verdict::Halted => Standing::Exhausted,
+        };
+        self.returned.insert(offset, back);
+    }
+
+    /// Looks whether the lane's next record may go, and holds the lane if it may not.
+    pub(super) fn consider(
+        &mut self,
+        now: Now,
+        id: LaneId,
+        failure: Option<&Failure>,
+        effects: &mut Effects,
+    ) {
+        let Some(lane) = self.lanes.get(id).filter(|lane| lane.hold == Hold::Free) else { return };
+        if let Some((offset, failed)) = lane.next() {
+            let is_spared = lane.spared == Some(offset);
+            let hold = match self.judge(now, offset, failed, is_spared, true) {
+                Verdict::Go => Hold::Free,
+                Verdict::Wait(until) => {
+                    Hold::BackingOff(self.backoffs.insert(Waiting::Lane(id), until))
+                }
+                Verdict::Exhausted(attempts) => {
+                    let failure = failure.cloned();
+                    effects.exhausted.push(Exhausted { offset, attempts, failure });
+                    self.exhausted_lanes.insert(offset, id);
+                    Hold::Exhausted(offset)
+                }
+                Verdict::Halted => Hold::Halted,
+            };
+            if let Some(lane) = self.lanes.get_mut(id) {
+                lane.hold = hold;
+            }
+        }
+        self.make_ready(id, effects);
+    }
+
+    /// A backoff is over.
+    pub(super) fn end_backoff(&mut self, now: Now, waiting: Waiting, effects: &mut Effects) {
+        match waiting {
+            Waiting::Record(offset) => {
+                if let Some(back) = self.returned.get(offset) {
+                    self.place_returned(now, offset, back, None, effects);
+                }
+            }
+            Waiting::Lane(id) => {
+                if let Some(lane) = self.lanes.get_mut(id) {
+                    lane.hold = Hold::Free;
+                }
+                self.consider(now, id, None, effects);
+            }
+        }
+        self.consumers.next_record_changed(effects);
+    }
+
+    /// The policies changed: what was given up may have another try, or the other way round.
+    pub(super) fn judge_all_again(&mut self, now: Now, effects: &mut Effects) {
+        for offset in self.returned.exhausted() {
+            if let Some(back) = self.returned.get(offset) {
+                self.place_returned(now, offset, back, None, effects);
+            }
+        }
+        let is_given_up = |hold| matches!(hold, Hold::Exhausted(_) | Hold::Halted);
+        let held: Vec<_> =
+            self.lanes.all().filter(|(_, lane)| is_given_up(lane.hold)).map(|(id, _)| id).collect();
+        for id in held {
+            self.free_hold(id);
+            self.consider(now, id, None, effects);
+        }
+    }
+}

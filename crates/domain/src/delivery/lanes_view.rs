@@ -1,0 +1,161 @@
+//! Lanes as an operator sees them, and what an operator can do with one that is stuck.
+
+use super::lane::{Hold, Lane, LaneId};
+use super::returned::{Back, Standing};
+use super::{Delivery, Effects, Exhausted};
+use crate::offset::Offset;
+use crate::progress::Attempt;
+use crate::time::{Now, Timestamp};
+
+/// What a lane does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneState {
+    /// Its next record is exhausted, and an operator decides what becomes of it.
+    Halted,
+    /// Its next record waits for its backoff to end.
+    BackingOff,
+    /// Its next record is being forwarded to the dead letter topic, or dropped.
+    Exhausted,
+    /// Its next record cannot be read.
+    Damaged,
+    /// Nothing holds it.
+    Moving,
+}
+
+impl LaneState {
+    /// The word for it in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Halted => "halted",
+            Self::BackingOff => "backing_off",
+            Self::Exhausted => "exhausted",
+            Self::Damaged => "damaged",
+            Self::Moving => "moving",
+        }
+    }
+
+    /// Whether the lane waits for something other than consumers.
+    pub fn is_blocked(self) -> bool {
+        self != Self::Moving
+    }
+}
+
+/// One lane of a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// The lane's key; empty = the one lane of a FIFO subscription.
+    pub key: String,
+    /// What it does.
+    pub state: LaneState,
+    /// The next record to go; `None` = all are leased, or not indexed.
+    pub next: Option<Offset>,
+    /// How many deliveries of that record failed.
+    pub attempts: u32,
+    /// Since when that record fails, if it does.
+    pub blocked_since: Option<Timestamp>,
+    /// When that record is tried again, if it waits for a time.
+    pub next_attempt_at: Option<Timestamp>,
+    /// Records known to wait in the lane. There may be more that are not indexed.
+    pub pending: usize,
+    /// How the last delivery in the lane failed.
+    pub last_class: Option<&'static str>,
+}
+
+impl Delivery {
+    /// The lanes that have something to do, those blocked longest first.
+    pub fn lanes(&self, now: Now) -> Vec<LaneView> {
+        let mut views: Vec<_> = self.lanes.all().map(|(_, lane)| self.view(now, lane)).collect();
+        views.sort_by_key(|view| {
+            (view.blocked_since.unwrap_or(Timestamp(u64::MAX)), view.next, view.key.clone())
+        });
+        views
+    }
+
+    /// Records that failed and were not read since the restart: their lanes are not known yet.
+    pub fn attempts_unread(&self) -> Vec<(Offset, Attempt)> {
+        self.progress.attempts().filter(|&(offset, _)| offset >= self.fresh).collect()
+    }
+
+    /// The next record of the lane `key`, if the lane is blocked by it.
+    pub fn blocked_by(&self, key: &str) -> Option<Offset> {
+        let lane = self.lanes.get(self.lanes.find(key)?)?;
+        if lane.hold == Hold::Free {
+            return None;
+        }
+        lane.next().map(|(offset, _)| offset)
+    }
+
+    /// Lets a record that blocks its lane, or that failed and was not read since, be tried at
+    /// once as if it had never been. False if it is neither.
+    pub fn release(&mut self, now: Now, offset: Offset, effects: &mut Effects) -> bool {
+        let Some(lane) = self.blocked_or_unread(offset) else { return false };
+        let untried = Attempt { count: 0, due: Timestamp(0) };
+        self.progress.set_attempt(offset, untried);
+        effects.attempts.push((offset, untried));
+        match lane {
+            Some(id) => {
+                self.free_hold(id);
+                self.lanes.forget_failures(id);
+                self.consider(now, id, None, effects);
+            }
+            None => effects.returned += 1,
+        }
+        true
+    }
+
+    /// Gives a record up that blocks its lane, or that failed and was not read since: its owner
+    /// forwards it or drops it. False if it is neither.
+    pub fn skip(&mut self, offset: Offset, effects: &mut Effects) -> bool {
+        let Some(lane) = self.blocked_or_unread(offset) else { return false };
+        let failed = self.progress.attempt(offset).map_or(0, |attempt| attempt.count);
+        match lane {
+            Some(id) => {
+                self.free_hold(id);
+                self.exhausted_lanes.insert(offset, id);
+                if let Some(lane) = self.lanes.get_mut(id) {
+                    lane.hold = Hold::Exhausted(offset);
+                }
+            }
+            None => {
+                let standing = Standing::Exhausted;
+                self.returned.insert(offset, Back { failed, standing, is_spared: false });
+            }
+        }
+        effects.exhausted.push(Exhausted { offset, attempts: failed, failure: None });
+        true
+    }
+
+    /// `Some(Some(_))` = it blocks that lane, `Some(None)` = it failed and was not read since.
+    fn blocked_or_unread(&self, offset: Offset) -> Option<Option<LaneId>> {
+        let blocks = |lane: &Lane| {
+            lane.hold != Hold::Free && lane.next().is_some_and(|(next, _)| next == offset)
+        };
+        if let Some((id, _)) = self.lanes.all().find(|(_, lane)| blocks(lane)) {
+            return Some(Some(id));
+        }
+        let is_unread = offset >= self.fresh && self.progress.attempt(offset).is_some();
+        is_unread.then_some(None)
+    }
+
+    fn view(&self, now: Now, lane: &Lane) -> LaneView {
+        let (state, until) = match lane.hold {
+            Hold::Free => (LaneState::Moving, None),
+            Hold::BackingOff(backoff) => (LaneState::BackingOff, self.backoffs.until(backoff)),
+            Hold::Exhausted(_) => (LaneState::Exhausted, None),
+            Hold::Halted => (LaneState::Halted, None),
+            Hold::Damaged => (LaneState::Damaged, None),
+        };
+        let next = lane.next();
+        let trouble = lane.trouble.filter(|trouble| next.is_some_and(|n| n.0 == trouble.offset));
+        LaneView {
+            key: lane.key().to_owned(),
+            state,
+            next: next.map(|(offset, _)| offset),
+            attempts: next.map_or(0, |(_, failed)| failed),
+            blocked_since: trouble.map(|trouble| trouble.since),
+            next_attempt_at: until.map(|until| now.wall.plus(until.since(now.moment))),
+            pending: lane.pending(),
+            last_class: lane.trouble.map(|trouble| trouble.class),
+        }
+    }
+}

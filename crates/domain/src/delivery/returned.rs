@@ -1,0 +1,90 @@
+//! Records without a lane that came back: each waits for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::backoffs::BackoffId;
+use crate::offset::{Offset, OffsetRange};
+
+/// Why a record that came back is not leased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It may go now.
+    Ready,
+    /// Its backoff is not over.
+    BackingOff(BackoffId),
+    /// It was tried as often as it may be; its owner was told.
+    Exhausted,
+}
+
+/// A record that came back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Back {
+    /// How many deliveries of it have failed.
+    pub(super) failed: u32,
+    pub(super) standing: Standing,
+    /// It may be tried once more although it is exhausted.
+    pub(super) is_spared: bool,
+}
+
+/// The records below `Delivery::fresh` that are neither settled nor leased nor in a lane.
+#[derive(Debug, Default)]
+pub(super) struct Returned {
+    all: BTreeMap<Offset, Back>,
+    ready: BTreeSet<Offset>,
+}
+
+impl Returned {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many may go now.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn get(&self, offset: Offset) -> Option<Back> {
+        self.all.get(&offset).copied()
+    }
+
+    /// Puts a record in, or changes how it stands.
+    pub(super) fn insert(&mut self, offset: Offset, back: Back) {
+        if back.standing == Standing::Ready {
+            self.ready.insert(offset);
+        } else {
+            self.ready.remove(&offset);
+        }
+        self.all.insert(offset, back);
+    }
+
+    /// Takes a record out: it is leased or settled.
+    pub(super) fn take(&mut self, offset: Offset) -> Option<Back> {
+        let back = self.all.remove(&offset)?;
+        self.ready.remove(&offset);
+        Some(back)
+    }
+
+    /// The lowest records that may go now and stand next to each other, up to `records_max`.
+    pub(super) fn next_run(&self, records_max: u64) -> Option<OffsetRange> {
+        let mut ready = self.ready.iter();
+        let mut run = OffsetRange::one(*ready.next()?);
+        for &offset in ready {
+            if offset != run.to || run.len() >= records_max {
+                break;
+            }
+            run.to = offset.next();
+        }
+        Some(run)
+    }
+
+    /// The lowest record in `range`.
+    pub(super) fn first_in(&self, range: OffsetRange) -> Option<Offset> {
+        self.all.range(range.from..range.to).next().map(|(&offset, _)| offset)
+    }
+
+    /// The records that are exhausted, ascending.
+    pub(super) fn exhausted(&self) -> Vec<Offset> {
+        let is_exhausted = |back: &Back| back.standing == Standing::Exhausted;
+        self.all.iter().filter(|(_, back)| is_exhausted(back)).map(|(&offset, _)| offset).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Settling records, and what becomes of their lanes.
+
+use super::backoffs::Backoffs;
+use super::lane::{Hold, LaneId, Lanes, Taker};
+use super::returned::{Returned, Standing};
+use super::{Delivery, Effects};
+use crate::offset::{Offset, OffsetRange};
+use crate::progress::unite;
+use crate::time::Now;
+
+/// Settling.
+impl Delivery {
+    /// Settles an offset for good, whatever state it is in.
+    pub(super) fn settle_offset(&mut self, offset: Offset, effects: &mut Effects) {
+        let mut lane = None;
+        match self.leases.remove(offset) {
+            Some(held) => {
+                lane = held.lane;
+                self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+            }
+            None => {
+                if let Some(back) = self.returned.take(offset) {
+                    self.cancel(back.standing);
+                }
+                self.consumers.next_record_changed(effects);
+            }
+        }
+        self.note_settled(offset, effects);
+        if let Some(lane) = lane {
+            self.finish_in_lane(lane, offset, effects);
+        }
+        self.go_on_reading(effects);
+    }
+
+    /// Settles the next record of a lane, which then goes on with the one behind it.
+    pub(super) fn settle_next_in_lane(
+        &mut self,
+        now: Now,
+        lane: LaneId,
+        offset: Offset,
+        effects: &mut Effects,
+    ) {
+        self.free_hold(lane);
+        self.note_settled(offset, effects);
+        self.finish_in_lane(lane, offset, effects);
+        self.consider(now, lane, None, effects);
+        self.consumers.next_record_changed(effects);
+    }
+
+    /// `offset` is acked in its lane: settles it, and those behind it that waited only for it, as
+    /// soon as all before them are settled. The lane goes on with what it has left.
+    pub(super) fn finish_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) {
+        let mut done = Vec::new();
+        self.lanes.finish(lane, offset, &mut done);
+        for offset in done {
+            self.note_settled(offset, effects);
+        }
+        self.make_ready(lane, effects);
+        self.lanes.close_if_idle(lane);
+        self.go_on_reading(effects);
+    }
+
+    pub(super) fn note_settled(&mut self, offset: Offset, effects: &mut Effects) {
+        let range = OffsetRange::one(offset);
+        if self.progress.ack(range) > 0 {
+            unite(&mut effects.settled, range);
+        }
+    }
+
+    /// Fewer records wait: whoever was told that there is nothing may find something fresh.
+    pub(super) fn go_on_reading(&mut self, effects: &mut Effects) {
+        if std::mem::take(&mut self.is_stalled) {
+            effects.returned += 1;
+        }
+    }
+}
+
+/// Lanes and what holds them.
+impl Delivery {
+    /// Puts a lane that may go where its takers look, and wakes them.
+    pub(super) fn make_ready(&mut self, lane: LaneId, effects: &mut Effects) {
+        match self.lanes.make_ready(lane) {
+            None => {}
+            Some(Taker::Anybody) => effects.returned += 1,
+            Some(Taker::Owner(owner)) => effects.freed.push(owner),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, standing: Standing) {
+        if let Standing::BackingOff(backoff) = standing {
+            self.backoffs.remove(backoff);
+        }
+    }
+
+    /// Whatever holds the lane holds it no more.
+    pub(super) fn free_hold(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        match std::mem::take(&mut lane.hold) {
+            Hold::BackingOff(backoff) => self.backoffs.remove(backoff),
+            Hold::Exhausted(offset) => {
+                self.exhausted_lanes.remove(&offset);
+            }
+            Hold::Free | Hold::Halted | Hold::Damaged => {}
+        }
+    }
+
+    /// Forgets everything that is not leased and reads again from the cursor on.
+    pub(super) fn start_over(&mut self) {
+        self.returned = Returned::default();
+        self.lanes = Lanes::default();
+        self.exhausted_lanes.clear();
+        self.backoffs = Backoffs::default();
+        self.leases.leave_lanes();
+        self.is_stalled = false;
+        self.fresh = self.progress.cursor();
+    }
+}

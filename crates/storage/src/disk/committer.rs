@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use domain::{Offset, TopicId};
 
 use super::format::to_u32;
-use super::group::{Answer, Sealed, tail_groups_bytes};
+use super::group::{Answer, Sealed};
 use super::index::Span;
 use super::store::Shared;
-use super::tail::{Chunk, Ring};
+use super::tail::Chunk;
 use super::wal::{WriteFault, Writer, Written};
 use crate::{Error, Position, Result};
 
@@ -18,15 +18,13 @@ use crate::{Error, Position, Result};
 pub(super) struct Committer {
     pub shared: Arc<Shared>,
     pub writer: Writer,
-    pub ring: Ring,
     /// The visible ends a group moved, kept for its memory.
     ends: Vec<(TopicId, Offset)>,
 }
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> Self {
-        let ring = Ring::new(tail_groups_bytes(shared.options.tail_memory_bytes));
-        Self { shared, writer, ring, ends: Vec::new() }
+        Self { shared, writer, ends: Vec::new() }
     }
 
     /// The thread's life. Ends when the queue is stopped and empty, or the log has failed.
@@ -84,8 +82,7 @@ impl Committer {
             self.note_end(frame.topic.id, end);
             topics.push(frame.topic);
         }
-        self.ring.push(bytes.len(), topics);
-        drop(bytes);
+        self.shared.ring.lock().push(written.number, bytes, topics);
         self.shared.position.store(written.number, Ordering::Release);
         if let Some(listener) = self.shared.listener.get() {
             if !self.ends.is_empty() {

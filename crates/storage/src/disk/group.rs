@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use domain::{Offset, ProgressChange, SubscriptionId, Timestamp};
 use tokio::sync::oneshot;
 
@@ -111,6 +111,11 @@ impl Forming {
             self.bytes.put_bytes(0, GROUP_HEADER);
         }
         self.bytes.reserve(bytes + BLOCK);
+    }
+
+    /// Whether `bytes` more fit without moving the group to another piece of memory.
+    pub(super) fn has_space(&self, bytes: usize) -> bool {
+        self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() >= bytes + BLOCK
     }
 
     /// Adds records to the end of `topic`.
@@ -238,7 +243,7 @@ impl Arena {
         while self.used.len() > self.used_max {
             self.used.pop_front();
         }
-        self.reclaim(bytes.max(self.chunk_bytes))
+        aligned(self.reclaim(bytes.max(self.chunk_bytes) + BLOCK))
     }
 
     fn reclaim(&mut self, bytes: usize) -> BytesMut {
@@ -248,12 +253,21 @@ impl Arena {
     }
 }
 
+/// `piece`, which is empty, from its first block boundary on: groups are whole blocks, so that all
+/// of them can be written past the page cache.
+fn aligned(mut piece: BytesMut) -> BytesMut {
+    let before = piece.as_ptr().align_offset(BLOCK).min(BLOCK);
+    piece.put_bytes(0, before);
+    piece.advance(before);
+    piece
+}
+
 /// How large the pieces are in which memory for a tail of `tail_bytes` is taken.
 ///
 /// Larger than any buffer that comes and goes, so that the system's allocator keeps them apart
 /// from those and gives what it frees back.
 fn piece_bytes(tail_bytes: usize) -> usize {
-    (tail_bytes / 16).clamp(64 << 10, 2 << 20)
+    (tail_bytes / 8).clamp(64 << 10, 4 << 20)
 }
 
 /// What the groups in the tail may take together, so that the pieces they lie in stay within

@@ -18,13 +18,14 @@ use crate::{Error, Result};
 /// What of one topic has to leave a log file.
 pub(super) struct Outgoing {
     pub topic: Arc<Topic>,
+    /// The offsets in the file: all of them are there.
+    range: OffsetRange,
     /// The offsets that are needed, ascending; those passed are dropped from the front.
     needed: std::vec::IntoIter<OffsetRange>,
     current: Option<OffsetRange>,
     /// The segments written to, the last one still growing.
     pub segments: Vec<Building>,
     pub moved: u64,
-    pub dropped: u64,
 }
 
 /// A segment that is new or longer than before.
@@ -35,22 +36,33 @@ pub(super) struct Building {
 }
 
 impl Outgoing {
-    pub(super) fn new(topic: Arc<Topic>, needed: Vec<OffsetRange>) -> Self {
+    pub(super) fn new(topic: Arc<Topic>, range: OffsetRange, needed: Vec<OffsetRange>) -> Self {
         let mut needed = needed.into_iter();
-        let current = needed.next();
-        Self { topic, needed, current, segments: Vec::new(), moved: 0, dropped: 0 }
+        let current = needed.find(|range| !range.is_empty());
+        Self { topic, range, needed, current, segments: Vec::new(), moved: 0 }
+    }
+
+    /// Whether something of the file is needed that was not taken yet.
+    pub(super) fn needs_more(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// How many records of the file were not needed.
+    pub(super) fn dropped(&self) -> u64 {
+        self.range.len() - self.moved
     }
 
     /// Takes what is needed of a frame; frames come in offset order.
     pub(super) fn take(&mut self, shared: &Shared, frame: &AppendFrame<'_>) -> Result<()> {
+        if self.is_unneeded(frame) {
+            return Ok(());
+        }
         let mut rest = frame.records;
         while let Some(head) = RecordHead::decode(rest) {
             let Some((record, behind)) = rest.split_at_checked(head.length) else { break };
             if self.is_needed(head.offset) {
                 self.put(shared, &head, record)?;
                 self.moved += 1;
-            } else {
-                self.dropped += 1;
             }
             rest = behind;
         }
@@ -72,10 +84,21 @@ impl Outgoing {
     }
 
     fn is_needed(&mut self, offset: Offset) -> bool {
+        self.pass(offset);
+        self.current.is_some_and(|range| range.from <= offset)
+    }
+
+    /// Whether nothing of a frame is needed.
+    fn is_unneeded(&mut self, frame: &AppendFrame<'_>) -> bool {
+        self.pass(frame.first);
+        self.current.is_none_or(|range| range.from >= frame.end())
+    }
+
+    /// Drops the ranges that end at or before `offset`.
+    fn pass(&mut self, offset: Offset) {
         while self.current.is_some_and(|range| range.to <= offset) {
             self.current = self.needed.next();
         }
-        self.current.is_some_and(|range| range.from <= offset)
     }
 
     fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {

@@ -83,16 +83,14 @@ impl Queue {
     }
 
     /// Checks and queues `commit`. `full` = appends are refused.
-    pub(super) fn commit(&self, commit: Commit, full: bool, durable: Position) -> Receipt {
+    pub(super) fn commit(&self, mut commit: Commit, full: bool, durable: Position) -> Receipt {
         let bytes = bytes_max(&commit);
         let mut state = self.state.lock();
         if let Err(error) = state.check(&commit, full) {
             return Receipt::ready(Err(error));
         }
         let state = &mut *state;
-        if state.forming.queued_bytes > 0
-            && state.forming.queued_bytes + bytes > self.group_bytes_max
-        {
+        if state.forming.queued_bytes > 0 && !self.fits(&state.forming, bytes) {
             let sealed = state.forming.seal();
             state.sealed.push_back(sealed);
         }
@@ -100,7 +98,7 @@ impl Queue {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let was_idle = state.forming.deadline.is_none();
         let urgency = commit.urgency;
-        state.add(commit);
+        state.add(&mut commit);
         let (receipt, wakes) = match urgency {
             Urgency::Durable => {
                 let (answer, receiver) = oneshot::channel();
@@ -120,6 +118,12 @@ impl Queue {
             self.wake.notify_one();
         }
         receipt
+    }
+
+    /// Whether a commit of `bytes` goes into the group that is forming.
+    fn fits(&self, forming: &Forming, bytes: usize) -> bool {
+        forming.queued_bytes + bytes <= self.group_bytes_max
+            && forming.has_space(bytes + frame_headers_max(bytes))
     }
 
     /// The next group to be written. Sleeps until there is one; `None` once the queue is stopped
@@ -202,7 +206,9 @@ impl State {
         Ok(())
     }
 
-    fn add(&mut self, commit: Commit) {
+    /// Takes the changes and copies the records; whoever called lets go of these, many small
+    /// pieces of memory, when the lock is released.
+    fn add(&mut self, commit: &mut Commit) {
         for append in &commit.appends {
             let Some(head) = self.heads.get_mut(&append.topic) else { continue };
             let bytes: usize = append.records.iter().map(record_bytes_max).sum();
@@ -213,7 +219,7 @@ impl State {
                 head.last_time = last.publish_time;
             }
         }
-        for (subscription, change) in commit.progress {
+        for (subscription, change) in commit.progress.drain(..) {
             self.forming.change(subscription, change);
         }
     }

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::committer::Committer;
 use super::database::{Database, Meta, is_disk_full, put_meta};
+use super::group::tail_groups_bytes;
 use super::keeper::Keeper;
 use super::pending::Pending;
 use super::queue::Queue;
@@ -19,6 +20,7 @@ use super::recovery::Recovered;
 use super::scan::unavailable;
 use super::seam::Disk;
 use super::segments::Files;
+use super::tail::Ring;
 use super::topic::{Topic, Topics};
 use super::wal::{Wal, Writer};
 use super::{Durability, Options};
@@ -37,6 +39,8 @@ pub(super) struct Shared {
     pub files: Files,
     pub topics: Topics,
     pub queue: Queue,
+    /// The newest groups. Locked before the state of a topic.
+    pub ring: Mutex<Ring>,
     pub pending: Mutex<Pending>,
     /// The number of the last durable group.
     pub position: AtomicU64,
@@ -93,6 +97,7 @@ impl Store {
                 options.group_bytes_max,
                 options.ride_delay,
             ),
+            ring: Mutex::new(Ring::new(tail_groups_bytes(options.tail_memory_bytes))),
             files: Files::new(Arc::clone(&parts.disk)),
             disk: Arc::clone(&parts.disk),
             database: parts.database,
@@ -113,7 +118,9 @@ impl Store {
             lock: Mutex::new(parts.lock),
             options,
         });
+        let blocks = parts.disk.open_for_blocks(&active.name()).map_err(unavailable)?;
         let writer = Writer {
+            blocks,
             disk: parts.disk,
             wal,
             keeper: parts.keeper,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use domain::{Offset, OffsetRange, Record};
 
-use super::format::RecordHead;
+use super::format::{RecordHead, to_usize};
 use super::topic::Topic;
 use crate::{Batch, ReadLimit};
 
@@ -164,7 +164,7 @@ impl FillMark {
     }
 }
 
-/// Which groups are in memory. Only the committer touches it.
+/// The newest groups, in memory as they are on disk. Their numbers follow each other.
 #[derive(Debug)]
 pub(super) struct Ring {
     groups: VecDeque<Held>,
@@ -174,7 +174,8 @@ pub(super) struct Ring {
 
 #[derive(Debug)]
 struct Held {
-    bytes: usize,
+    number: u64,
+    bytes: Bytes,
     /// The topic of each chunk, in the order in which they were pushed.
     topics: Vec<Arc<Topic>>,
 }
@@ -184,18 +185,25 @@ impl Ring {
         Self { groups: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Notes a group of `bytes` with one chunk in each of `topics`, and lets the oldest go while
+    /// Notes the next group, with one chunk in each of `topics`, and lets the oldest go while
     /// there is more than the bound.
-    pub(super) fn push(&mut self, bytes: usize, topics: Vec<Arc<Topic>>) {
-        self.bytes += bytes;
-        self.groups.push_back(Held { bytes, topics });
+    pub(super) fn push(&mut self, number: u64, bytes: Bytes, topics: Vec<Arc<Topic>>) {
+        self.bytes += bytes.len();
+        self.groups.push_back(Held { number, bytes, topics });
         while self.bytes > self.bytes_max {
             let Some(oldest) = self.groups.pop_front() else { break };
-            self.bytes -= oldest.bytes;
+            self.bytes -= oldest.bytes.len();
             for topic in oldest.topics {
                 topic.state().chunks.pop();
             }
         }
+    }
+
+    /// Group `number`, header and zeros included, if it is still in memory.
+    pub(super) fn group(&self, number: u64) -> Option<Bytes> {
+        let oldest = self.groups.front()?.number;
+        let held = self.groups.get(to_usize(number.checked_sub(oldest)?))?;
+        (held.number == number).then(|| held.bytes.clone())
     }
 }
 
@@ -256,8 +264,11 @@ mod tests {
         let mut ring = Ring::new(1_000);
         for group in 0..3 {
             topic.state().chunks.push(chunk(group * 2, 2));
-            ring.push(400, vec![Arc::clone(&topic)]);
+            let bytes = Bytes::from(vec![7; 400]);
+            ring.push(10 + group, bytes, vec![Arc::clone(&topic)]);
         }
         assert_eq!(topic.state().chunks.first(), Some(Offset(2)));
+        let held = (9..14).map(|number| ring.group(number).is_some());
+        assert_eq!(held.collect::<Vec<_>>(), [false, false, true, true, false]);
     }
 }

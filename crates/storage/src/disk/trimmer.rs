@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use domain::{Offset, OffsetRange, TopicId};
 
 use super::database::{Meta, TopicRow, drop_segment, put_meta, put_segment, put_topic};
-use super::format::{BLOCK_BYTES, Frame};
+use super::format::{BLOCK_BYTES, Frame, body_of};
 use super::outgoing::{Outgoing, sync_names};
 use super::scan::{Scanner, corrupt, frames};
 use super::segments::Segment;
@@ -56,18 +56,20 @@ fn move_file(
         };
         if let Some(range) = range {
             let needed = keep.needed(topic.id, range);
-            topics.insert(topic.id, Outgoing::new(topic, needed));
+            topics.insert(topic.id, Outgoing::new(topic, range, needed));
         }
     }
     // The acks that `keep` went by may still be riding in the queue.
     shared.commit(Commit::barrier()).wait()?;
-    copy(shared, file, last_group, &mut topics)?;
+    if topics.values().any(Outgoing::needs_more) {
+        copy(shared, file, last_group, &mut topics)?;
+    }
     let mut wrote = false;
     for outgoing in topics.values_mut() {
         outgoing.finish(shared)?;
         wrote |= !outgoing.segments.is_empty();
         trimmed.records_moved += outgoing.moved;
-        trimmed.records_dropped += outgoing.dropped;
+        trimmed.records_dropped += outgoing.dropped();
     }
     if wrote {
         sync_names(shared.disk.as_ref())?;
@@ -85,7 +87,10 @@ fn move_file(
     Ok(())
 }
 
-/// Reads the file through and hands every frame to its topic.
+/// Goes through the file and hands every frame to its topic.
+///
+/// A group that is still in memory is taken from there: its records are the very bytes that were
+/// synced, and each carries its own checksum into the segment. Any other is read back and checked.
 fn copy(
     shared: &Shared,
     file: &WalFile,
@@ -96,27 +101,48 @@ fn copy(
     let mut at = BLOCK_BYTES;
     let mut gathered = 0;
     for number in file.header.first_group..=last_group {
-        let Some(group) = scanner.group(at, |found| found == number)? else {
-            return Err(corrupt(file.name(), at, "a group of the log is damaged"));
-        };
-        for (place, frame) in frames(group.body) {
-            match frame {
-                Some((Frame::Append(frame), _)) => {
-                    if let Some(outgoing) = topics.get_mut(&frame.topic) {
-                        outgoing.take(shared, &frame)?;
-                    }
-                }
-                Some((Frame::Change { .. }, _)) => {}
-                None => return Err(corrupt(file.name(), at + place as u64, "not a frame")),
+        let held = shared.ring.lock().group(number);
+        let bytes = match held.as_ref().and_then(|group| Some((group.len(), body_of(group)?))) {
+            Some((bytes, body)) => {
+                copy_group(shared, file, at, body, topics)?;
+                bytes
             }
-        }
-        at += group.bytes.len() as u64;
-        gathered += group.bytes.len();
+            None => {
+                let Some(group) = scanner.group(at, |found| found == number)? else {
+                    return Err(corrupt(file.name(), at, "a group of the log is damaged"));
+                };
+                copy_group(shared, file, at, group.body, topics)?;
+                group.bytes.len()
+            }
+        };
+        at += bytes as u64;
+        gathered += bytes;
         if gathered >= GATHERED_BYTES_MAX {
             gathered = 0;
             for outgoing in topics.values_mut() {
                 outgoing.flush(shared)?;
             }
+        }
+    }
+    Ok(())
+}
+
+fn copy_group(
+    shared: &Shared,
+    file: &WalFile,
+    at: u64,
+    body: &[u8],
+    topics: &mut BTreeMap<TopicId, Outgoing>,
+) -> Result<()> {
+    for (place, frame) in frames(body) {
+        match frame {
+            Some((Frame::Append(frame), _)) => {
+                if let Some(outgoing) = topics.get_mut(&frame.topic) {
+                    outgoing.take(shared, &frame)?;
+                }
+            }
+            Some((Frame::Change { .. }, _)) => {}
+            None => return Err(corrupt(file.name(), at + place as u64, "not a frame")),
         }
     }
     Ok(())

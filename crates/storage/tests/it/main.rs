@@ -13,6 +13,7 @@ mod generations;
 mod group_commit;
 mod history;
 mod memory;
+mod moving;
 mod owner;
 mod power_cuts;
 mod random_lives;

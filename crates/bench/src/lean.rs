@@ -14,10 +14,30 @@ pub(crate) struct PublishRequest {
     #[prost(string, tag = "1")]
     pub(crate) topic: String,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) messages: Vec<PubsubMessage>,
+    pub(crate) messages: Vec<Outgoing>,
 }
 
-/// `PubsubMessage`, with what the load looks at.
+/// `PubsubMessage` as it is published.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Outgoing {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) data: Bytes,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) attributes: Vec<Attribute>,
+    #[prost(string, tag = "5")]
+    pub(crate) ordering_key: String,
+}
+
+/// An entry of `attributes`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Attribute {
+    #[prost(string, tag = "1")]
+    pub(crate) key: String,
+    #[prost(string, tag = "2")]
+    pub(crate) value: String,
+}
+
+/// `PubsubMessage` as it is received, with what the load looks at.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PubsubMessage {
     #[prost(bytes = "bytes", tag = "1")]

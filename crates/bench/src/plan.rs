@@ -42,6 +42,15 @@ pub(crate) struct Plan {
     pub(crate) retained: Vec<u64>,
     /// Subscriptions on a topic that are compared with one.
     pub(crate) idle_subscriptions: u32,
+    /// Ordering keys of a load, and keys that wait for their backoff beside it.
+    pub(crate) keys: u32,
+    pub(crate) keys_blocked: u32,
+    /// Messages behind one key that waits for its backoff.
+    pub(crate) behind_one_key: u64,
+    /// One in so many messages matches the filter.
+    pub(crate) filter_one_in: u32,
+    /// Messages that are sought back over.
+    pub(crate) sought_back: u64,
     /// Pairs of a comparison, and messages published in each half of one.
     pub(crate) pairs: u32,
     pub(crate) pair_messages: u64,
@@ -71,6 +80,11 @@ impl Plan {
             pullers: Pullers { callers: 8, messages_max: 100 },
             retained: vec![10_000, 100_000, 1_000_000],
             idle_subscriptions: 100,
+            keys: 1_000,
+            keys_blocked: 10_000,
+            behind_one_key: 1_000_000,
+            filter_one_in: 100,
+            sought_back: 1_000_000,
             pairs: 5,
             pair_messages: 150_000,
         }
@@ -95,6 +109,10 @@ impl Plan {
             pull_backlog: 1000,
             retained: vec![100, 200, 500],
             idle_subscriptions: 10,
+            keys: 10,
+            keys_blocked: 50,
+            behind_one_key: 500,
+            sought_back: 500,
             pairs: 1,
             pair_messages: 500,
             ..Self::full()

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -114,13 +115,13 @@ impl Target {
 
     /// Creates a subscription of the topic.
     pub(crate) async fn create_subscription(&self, name: &str) -> Result<()> {
-        let subscription = wire::pubsub::Subscription {
-            name: name.to_owned(),
-            topic: TOPIC.to_owned(),
-            ack_deadline_seconds: ACK_DEADLINE_S,
-            ..Default::default()
-        };
-        let request = lean::frame(&subscription);
+        let subscription = wire::pubsub::Subscription { name: name.to_owned(), ..subscription() };
+        self.create(&subscription).await
+    }
+
+    /// Creates a subscription with settings of its own, else those of `subscription`.
+    pub(crate) async fn create(&self, subscription: &wire::pubsub::Subscription) -> Result<()> {
+        let request = lean::frame(subscription);
         self.channel.call("Subscriber/CreateSubscription", request).await.map(drop)
     }
 
@@ -149,9 +150,10 @@ impl Target {
 
     /// The callers that publish a request.
     pub(crate) fn publishers(&self, request: &Request, in_flight: u32) -> Result<Vec<Publisher>> {
+        let requests = Arc::from([request.framed.clone()]);
         let publisher = |index| {
             let caller = self.channel.caller(usize::try_from(index)?, "Publisher/Publish")?;
-            Ok(Publisher::new(caller, request.framed.clone(), request.messages))
+            Ok(Publisher::new(caller, Arc::clone(&requests), 0, request.messages))
         };
         (0..in_flight).map(publisher).collect()
     }
@@ -164,6 +166,16 @@ impl Target {
         let slice = self.publish(&request, FILL_IN_FLIGHT, goal).await?;
         ensure!(slice.calls == calls, "only {} of {calls} calls were made in time", slice.calls);
         Ok(())
+    }
+}
+
+/// The subscription that is pulled, with the settings that all have.
+pub(crate) fn subscription() -> wire::pubsub::Subscription {
+    wire::pubsub::Subscription {
+        name: SUBSCRIPTION.to_owned(),
+        topic: TOPIC.to_owned(),
+        ack_deadline_seconds: ACK_DEADLINE_S,
+        ..Default::default()
     }
 }
 

@@ -10,6 +10,6 @@ mod stream;
 pub(crate) use closed_loop::{Call, Goal, Slice, run};
 pub(crate) use fixed_rate::{AtRate, Pace, append_at_rate, stream_at_rate};
 pub(crate) use latencies::Latencies;
-pub(crate) use publish::{Appending, Publisher, request_of};
+pub(crate) use publish::{Appending, Publisher, filler, framed, request_of};
 pub(crate) use pull::{Pullers, pull_and_ack};
 pub(crate) use stream::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MESSAGES_MAX, Subscriber, Wanted};

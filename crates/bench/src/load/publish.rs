@@ -9,13 +9,17 @@ use tokio::sync::Semaphore;
 
 use super::Call;
 use crate::grpc::Caller;
-use crate::lean::{self, PublishRequest, PubsubMessage};
+use crate::lean::{self, Outgoing, PublishRequest};
 use crate::raw_log::{Appender, RawLog};
 
 /// A framed request that publishes so many messages of so many bytes.
 pub(crate) fn request_of(topic: &str, messages: u32, message_bytes: usize) -> Bytes {
-    let message = PubsubMessage { data: filler(message_bytes), message_id: Bytes::new() };
-    let messages = (0..messages).map(|_| message.clone()).collect();
+    let message = Outgoing { data: filler(message_bytes), ..Outgoing::default() };
+    framed(topic, (0..messages).map(|_| message.clone()).collect())
+}
+
+/// A framed request that publishes these messages.
+pub(crate) fn framed(topic: &str, messages: Vec<Outgoing>) -> Bytes {
     lean::frame(&PublishRequest { topic: topic.to_owned(), messages })
 }
 
@@ -32,18 +36,19 @@ pub(crate) fn filler(bytes: usize) -> Bytes {
     (0..bytes).map(|_| next()).collect()
 }
 
-/// Publishes the same encoded request again and again.
+/// Publishes the same encoded requests again and again, all of the same number of messages.
 pub(crate) struct Publisher {
     caller: Caller,
-    request: Bytes,
+    requests: Arc<[Bytes]>,
+    next: usize,
     messages: u32,
     lead: Option<Arc<Semaphore>>,
 }
 
 impl Publisher {
-    /// A publisher of a request with so many messages.
-    pub(crate) fn new(caller: Caller, request: Bytes, messages: u32) -> Self {
-        Self { caller, request, messages, lead: None }
+    /// A publisher of requests with so many messages each, beginning with the `next`-th.
+    pub(crate) fn new(caller: Caller, requests: Arc<[Bytes]>, next: usize, messages: u32) -> Self {
+        Self { caller, requests, next, messages, lead: None }
     }
 
     /// Takes a permit for each message, which the subscriber gives back.
@@ -58,7 +63,9 @@ impl Call for Publisher {
         if let Some(lead) = &self.lead {
             lead.acquire_many(self.messages).await.context("the subscriber ended")?.forget();
         }
-        self.caller.unary(self.request.clone()).await?;
+        let request = self.requests.get(self.next % self.requests.len().max(1));
+        self.next = self.next.wrapping_add(1);
+        self.caller.unary(request.context("nothing to publish")?.clone()).await?;
         Ok(ControlFlow::Continue(()))
     }
 }

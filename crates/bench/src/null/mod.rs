@@ -108,9 +108,9 @@ mod tests {
     }
 
     fn publishers(channel: &Channel, callers: usize, batch: u32) -> Vec<Publisher> {
-        let request = load::request_of(TOPIC, batch, 1024);
+        let requests: Arc<[_]> = [load::request_of(TOPIC, batch, 1024)].into();
         let caller = |index| channel.caller(index, "Publisher/Publish").unwrap();
-        let publisher = |index| Publisher::new(caller(index), request.clone(), batch);
+        let publisher = |index| Publisher::new(caller(index), Arc::clone(&requests), 0, batch);
         (0..callers).map(publisher).collect()
     }
 

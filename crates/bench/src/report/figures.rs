@@ -18,6 +18,13 @@ const LATENCY_SYNCS_MAX: f64 = 3.0;
 const GROWTH_RATIO_MIN: f64 = 0.90;
 const SUBSCRIPTIONS_RATIO_MIN: f64 = 0.90;
 
+/// The rate with ordering keys, or beside blocked ones, of the rate without.
+const ORDER_RATIO_MIN: f64 = 0.90;
+/// Draining through a filter that drops nearly all, beside draining all.
+const FILTER_RATIO_MIN: f64 = 3.0;
+/// Seeking back over many messages.
+const SEEK_MS_MAX: f64 = 1_000.0;
+
 /// Memory with most retained, over idle.
 const MEMORY_OVER_IDLE_MIB_MAX: f64 = 50.0 * 1e6 / 1_048_576.0;
 
@@ -47,6 +54,11 @@ pub(super) fn judge(report: &Report) -> Vec<Figure> {
     figures.extend(memory(report));
     figures.extend(comparison(report, "subscriptions/100x64/", SUBSCRIPTIONS_RATIO_MIN));
     figures.extend(comparison(report, "subscriptions/1x64/", SUBSCRIPTIONS_RATIO_MIN));
+    figures.extend(comparison(report, "order/", ORDER_RATIO_MIN));
+    figures.extend(comparison(report, "filter/", FILTER_RATIO_MIN));
+    figures.extend(comparison(report, "blocked/", ORDER_RATIO_MIN));
+    figures.extend(comparison(report, "behind/", ORDER_RATIO_MIN));
+    figures.extend(seek(report));
     figures
 }
 
@@ -98,6 +110,16 @@ fn memory(report: &Report) -> Option<Figure> {
     })
 }
 
+fn seek(report: &Report) -> Option<Figure> {
+    let row = report.times.iter().find(|row| row.name.starts_with("seek/"))?;
+    Some(Figure {
+        name: row.name.clone(),
+        target: format!("< {SEEK_MS_MAX:.0} ms"),
+        measured: format!("{:.1} ms", row.took_ms),
+        holds: row.took_ms < SEEK_MS_MAX,
+    })
+}
+
 fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
@@ -117,6 +139,7 @@ mod tests {
             latencies: Vec::new(),
             comparisons: Vec::new(),
             memory: Vec::new(),
+            times: Vec::new(),
             figures: Vec::new(),
         }
     }

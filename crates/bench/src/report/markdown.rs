@@ -25,6 +25,9 @@ pub(super) fn write(report: &Report) -> String {
     if !report.memory.is_empty() {
         text += &memory(report);
     }
+    if !report.times.is_empty() {
+        text += &times(report);
+    }
     if !report.figures.is_empty() {
         text += &figures(report);
     }
@@ -90,7 +93,26 @@ fn settings(plan: &Plan) -> String {
         ),
         ("drain/N", "a backlog of N messages streamed and acked".to_owned()),
         ("pull/MxN", "N callers that pull up to M messages and ack them".to_owned()),
-        ("growth, subscriptions", format!("median of {pairs} pairs that take turns")),
+        (
+            "growth, subscriptions, order, filter, blocked",
+            format!("each beside the first of its kind; median of {pairs} pairs that take turns"),
+        ),
+        (
+            "order/N-keys",
+            "as stream/rate with N ordering keys in the messages; `free` = the subscription does \
+             not keep their order"
+                .to_owned(),
+        ),
+        (
+            "filter/one-in-N",
+            "a backlog is drained through a filter that one in N messages match; the rate counts \
+             all messages"
+                .to_owned(),
+        ),
+        (
+            "blocked/N-keys, blocked/N-behind-one-key",
+            "as order/N-keys, while other keys wait for their backoff of 10 minutes".to_owned(),
+        ),
     ];
     let rows: Vec<_> = rows.into_iter().map(|(name, text)| vec![name.to_owned(), text]).collect();
     section("Settings", &["", ""], &rows)
@@ -157,7 +179,7 @@ fn comparisons(report: &Report) -> String {
         vec![row.name.clone(), figure(Some(row.rate), 0), ratio]
     });
     let rows: Vec<_> = rows.collect();
-    section("Publish rate as the server grows", &["Row", "messages/s", "of the first"], &rows)
+    section("The server beside itself", &["Row", "messages/s", "of the first"], &rows)
 }
 
 fn memory(report: &Report) -> String {
@@ -165,6 +187,11 @@ fn memory(report: &Report) -> String {
         vec![row.name.clone(), figure(Some(row.resident_mib), 1), figure(Some(row.peak_mib), 1)]
     });
     section("Memory", &["Row", "resident MiB", "peak MiB"], &rows.collect::<Vec<_>>())
+}
+
+fn times(report: &Report) -> String {
+    let rows = report.times.iter().map(|row| vec![row.name.clone(), figure(Some(row.took_ms), 1)]);
+    section("Times", &["Row", "ms"], &rows.collect::<Vec<_>>())
 }
 
 fn figures(report: &Report) -> String {

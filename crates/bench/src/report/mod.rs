@@ -25,6 +25,7 @@ pub(crate) struct Report {
     pub(crate) latencies: Vec<LatencyRow>,
     pub(crate) comparisons: Vec<ComparisonRow>,
     pub(crate) memory: Vec<MemoryRow>,
+    pub(crate) times: Vec<TimeRow>,
     /// What must hold, filled in at the end.
     pub(crate) figures: Vec<Figure>,
 }
@@ -39,6 +40,7 @@ impl Report {
             latencies: Vec::new(),
             comparisons: Vec::new(),
             memory: Vec::new(),
+            times: Vec::new(),
             figures: Vec::new(),
         }
     }
@@ -185,6 +187,19 @@ impl MemoryRow {
     pub(crate) fn line(&self) -> String {
         let Self { name, resident_mib, peak_mib } = self;
         format!("{name}: {resident_mib:.1} MiB resident, {peak_mib:.1} MiB at most")
+    }
+}
+
+/// How long one thing took.
+#[derive(Debug, Serialize)]
+pub(crate) struct TimeRow {
+    pub(crate) name: String,
+    pub(crate) took_ms: f64,
+}
+
+impl TimeRow {
+    pub(crate) fn line(&self) -> String {
+        format!("{}: {:.1} ms", self.name, self.took_ms)
     }
 }
 

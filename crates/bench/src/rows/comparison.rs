@@ -147,7 +147,7 @@ async fn take_turns(
 }
 
 /// Each target beside the first: its rate, and the middle of the pairs' ratios.
-fn rows(names: &[String], rates: &[Vec<f64>]) -> Vec<ComparisonRow> {
+pub(super) fn rows(names: &[String], rates: &[Vec<f64>]) -> Vec<ComparisonRow> {
     let Some(base) = rates.first() else { return Vec::new() };
     let row = |(name, own): (&String, &Vec<f64>)| {
         let ratios: Vec<f64> = own.iter().zip(base).map(|(own, base)| own / base).collect();

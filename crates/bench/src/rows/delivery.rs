@@ -61,21 +61,31 @@ impl EndToEnd<'_> {
     }
 
     async fn stream(&self, target: &Target, calls: u64) -> Result<Done> {
-        let lead = usize::try_from(self.plan.stream_lead)?;
-        let lead = Arc::new(Semaphore::new(lead));
-        let mut subscriber = Subscriber::open(&target.channel, SUBSCRIPTION).await?;
         let publishers = target.publishers(&self.request(), STREAM_IN_FLIGHT)?;
-        let publishers = publishers.into_iter().map(|one| one.with_lead(Arc::clone(&lead)));
-        let publishers: Vec<Publisher> = publishers.collect();
-
-        let start = clock::now();
-        let messages = calls * u64::from(STREAM_BATCH);
-        let wanted = Wanted { messages, lead: Some(lead) };
-        let publishing = load::run(publishers, Goal::calls(calls, ROUND_TIME_MAX));
-        let (_, received) = tokio::try_join!(publishing, subscriber.receive(&wanted))?;
-        ensure!(received.again == 0, "{} messages came again", received.again);
-        Ok(Done { messages: received.messages, elapsed: received.end - start })
+        stream(target, self.plan, publishers, calls).await
     }
+}
+
+/// Publishes so many calls of [`STREAM_BATCH`] messages, and receives and acks them on one stream.
+pub(super) async fn stream(
+    target: &Target,
+    plan: &Plan,
+    publishers: Vec<Publisher>,
+    calls: u64,
+) -> Result<Done> {
+    let lead = usize::try_from(plan.stream_lead)?;
+    let lead = Arc::new(Semaphore::new(lead));
+    let mut subscriber = Subscriber::open(&target.channel, SUBSCRIPTION).await?;
+    let publishers = publishers.into_iter().map(|one| one.with_lead(Arc::clone(&lead)));
+    let publishers: Vec<Publisher> = publishers.collect();
+
+    let start = clock::now();
+    let messages = calls * u64::from(STREAM_BATCH);
+    let wanted = Wanted { messages, lead: Some(lead) };
+    let publishing = load::run(publishers, Goal::calls(calls, ROUND_TIME_MAX));
+    let (_, received) = tokio::try_join!(publishing, subscriber.receive(&wanted))?;
+    ensure!(received.again == 0, "{} messages came again", received.again);
+    Ok(Done { messages: received.messages, elapsed: received.end - start })
 }
 
 impl Work for EndToEnd<'_> {

@@ -1,5 +1,6 @@
 //! The rows of the table, by what they measure.
 
+mod behaviour;
 mod comparison;
 mod delivery;
 mod latency;
@@ -42,6 +43,7 @@ pub(crate) async fn run(workshop: &Workshop, selection: &Selection) -> Result<Re
     latency::run(workshop, selection, &mut report).await?;
     comparison::growth(workshop, selection, &mut report).await?;
     comparison::subscriptions(workshop, selection, &mut report).await?;
+    behaviour::run(workshop, selection, &mut report).await?;
     Ok(report)
 }
 

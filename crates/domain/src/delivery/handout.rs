@@ -188,7 +188,7 @@ impl Handout<'_> {
             Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
         };
         match records.into_iter().next().filter(|record| record.offset == offset) {
-            Some(record) if self.is_wanted(&record) => self.offer_next(id, record, failed),
+            Some(record) if self.is_open(&record) => self.offer_next(id, record, failed),
             None if damaged.contains(&offset) => {
                 self.passed += 1;
                 if let Some(lane) = self.delivery.lanes.get_mut(id) {
@@ -425,6 +425,11 @@ impl Handout<'_> {
         self.passed += 1;
         self.delivery.settle_offset(record.offset, self.effects);
         true
+    }
+
+    /// Whether a record that waited in its lane is still to be given.
+    fn is_open(&self, record: &Record) -> bool {
+        self.is_wanted(record) && !self.delivery.progress.is_acked(record.offset)
     }
 
     fn is_wanted(&self, record: &Record) -> bool {

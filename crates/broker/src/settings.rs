@@ -1,11 +1,19 @@
 //! Settings of a subscription in the form its `Delivery` takes.
 
-use domain::delivery::{Ordering, Settings};
+use std::sync::Arc;
+
+use domain::delivery::Settings;
 
 pub(crate) fn delivery(subscription: &domain::Subscription) -> Settings {
     Settings {
-        ordering: Ordering::None,
+        ordering: subscription.ordering(),
         ack_deadline: subscription.ack_deadline,
-        exactly_once: false,
+        exactly_once: subscription.exactly_once,
+        lane_by: subscription.lane_by.as_deref().map(Into::into),
+        filter: subscription.filter.clone().map(Arc::new),
+        retry: subscription.retry_policy,
+        attempts_max: subscription.attempts_allowed(),
+        poison: subscription.poison,
+        is_paused: subscription.paused,
     }
 }

@@ -47,6 +47,26 @@ pub const EXPIRATION_DEFAULT: Duration = Duration::from_secs(31 * DAY_S);
 /// Bytes of a subscription's filter, at most.
 pub const FILTER_BYTES_MAX: usize = 256;
 
+/// The longest backoff a retry policy may name; the shortest is none at all.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(600);
+/// The first backoff of a retry policy that names none.
+pub const BACKOFF_MIN_DEFAULT: Duration = Duration::from_secs(10);
+/// The longest backoff of a retry policy that names none.
+pub const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(600);
+
+/// Attempts after which a dead letter policy may apply, at least.
+pub const DELIVERY_ATTEMPTS_MIN: u32 = 5;
+/// Attempts after which a dead letter policy may apply, at most.
+pub const DELIVERY_ATTEMPTS_MAX: u32 = 100;
+/// The attempts of a dead letter policy that names none (0 on the wire).
+pub const DELIVERY_ATTEMPTS_DEFAULT: u32 = 5;
+
+/// How long a snapshot lives at most, counted from its creation. The age of the oldest message
+/// it keeps is taken off.
+pub const SNAPSHOT_LIFETIME_MAX: Duration = Duration::from_secs(7 * DAY_S);
+/// A snapshot that would live shorter than this is not made.
+pub const SNAPSHOT_LIFETIME_MIN: Duration = Duration::from_secs(60 * 60);
+
 /// Labels of one resource, at most.
 pub const LABELS_MAX: usize = 64;
 /// Characters of a label's key (at least one) or value (may be empty), at most.
@@ -78,6 +98,10 @@ pub const METADATA_MAX: usize = 64;
 pub const METADATA_KEY_BYTES_MAX: usize = 256;
 /// Bytes of a value of `postrider.metadata`, at most. Ours.
 pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
+/// Attempts a subscription may be given with `postrider.maxAttempts`, at least. Ours.
+pub const ATTEMPTS_MIN: u32 = 1;
+/// Attempts a subscription may be given with `postrider.maxAttempts`, at most. Ours.
+pub const ATTEMPTS_MAX: u32 = 100;
 /// Bytes of a `client_id` on a StreamingPull, at most. Ours.
 pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
 /// Parentheses and negations inside each other in a filter, at most. Ours: it bounds the stack that

@@ -1,33 +1,38 @@
 //! The settings of a subscription, their rules, and how they may be changed.
 
+mod change;
+mod deadline;
+mod labels;
+mod start;
+#[cfg(test)]
+mod tests;
+mod warnings;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
+pub use change::{Change, DeadLetterChange, Field, Ours, RetryChange, no_such_path};
+pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
+pub use labels::{
+    FIFO_LABEL, LABELS_NOT_BUILT, Labelled, MAX_ATTEMPTS_LABEL, PAUSED_LABEL, POISON_LABEL,
+    START_LABEL,
+};
+pub use start::Start;
+pub use warnings::warnings;
+
+use deadline::ack_deadline_in_range;
+
+use crate::delivery::Ordering;
 use crate::error::Invalid;
+use crate::filter::Filter;
 use crate::limits::{
-    ACK_DEADLINE_DEFAULT, ACK_DEADLINE_MAX, ACK_DEADLINE_MIN, DESCRIPTION_BYTES_MAX,
-    EXPIRATION_DEFAULT, EXPIRATION_MIN, METADATA_KEY_BYTES_MAX, METADATA_MAX,
-    METADATA_VALUE_BYTES_MAX, RETENTION_DEFAULT,
+    ACK_DEADLINE_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, ATTRIBUTE_KEY_BYTES_MAX,
+    DESCRIPTION_BYTES_MAX, EXPIRATION_DEFAULT, EXPIRATION_MIN, METADATA_KEY_BYTES_MAX,
+    METADATA_MAX, METADATA_VALUE_BYTES_MAX, RETENTION_DEFAULT,
 };
 use crate::name::{SubscriptionName, TopicName};
-use crate::offset::Offset;
-use crate::time::Timestamp;
-use crate::topic::{bad_path, is_path_of};
-use crate::validate::{self, RESERVED_LABEL_PREFIX};
-
-/// The label that says where a new subscription starts, for clients that cannot send the REST
-/// resource's `postrider` object.
-pub const START_LABEL: &str = "postrider-start";
-
-/// Reserved labels for settings that only their default value is accepted for, with that value.
-pub const LABELS_NOT_BUILT: [(&str, Option<&str>); 5] = [
-    ("postrider-fifo", Some("false")),
-    ("postrider-paused", Some("false")),
-    ("postrider-poison", Some("skip")),
-    ("postrider-timeout-seconds", None),
-    ("postrider-max-attempts", None),
-];
+use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
+use crate::validate;
 
 /// A subscription as its owner set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,29 @@ pub struct Subscription {
     pub labels: BTreeMap<String, String>,
     /// After so long without use it is deleted; `None` = never.
     pub expiration: Option<Duration>,
+    /// Whether messages of one ordering key go in order. Decided at creation.
+    pub message_ordering: bool,
+    /// Which messages it is for; `None` = all. Decided at creation.
+    pub filter: Option<Filter>,
+    /// How long a message waits after a failed attempt; `None` = not at all.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Where exhausted messages go; `None` = nowhere.
+    pub dead_letter_policy: Option<DeadLetterPolicy>,
+    /// Whether only the current lease's ack id settles a message, and for good.
+    pub exactly_once: bool,
+    /// Whether it was cut off from its topic: it has no messages and gets none.
+    pub detached: bool,
+    /// Whether all its messages are one lane.
+    pub fifo: bool,
+    /// Whether delivery is held back. The backlog is kept.
+    pub paused: bool,
+    /// What a lane does with an exhausted message.
+    pub poison: Poison,
+    /// The attribute whose value names a message's lane, in place of the ordering key.
+    pub lane_by: Option<String>,
+    /// How often a message is tried, given in our own way; with a dead letter policy it is the
+    /// same number.
+    pub attempts_max: Option<u32>,
     /// Where in the topic it began. Decided at creation, kept for show.
     pub start: Start,
     /// Free text; empty = none.
@@ -65,134 +93,104 @@ impl Subscription {
             message_retention: RETENTION_DEFAULT,
             labels: BTreeMap::new(),
             expiration: Some(EXPIRATION_DEFAULT),
+            message_ordering: false,
+            filter: None,
+            retry_policy: None,
+            dead_letter_policy: None,
+            exactly_once: false,
+            detached: false,
+            fifo: false,
+            paused: false,
+            poison: Poison::Skip,
+            lane_by: None,
+            attempts_max: None,
             start: Start::Latest,
             description: String::new(),
             metadata: BTreeMap::new(),
         }
     }
 
-    /// Checks every setting, and that a start given by label is the start.
+    /// Checks every setting, that they fit together, and that reserved labels say the same.
     pub fn validate(&self) -> Result<(), Invalid> {
         ack_deadline_in_range("ack_deadline_seconds", self.ack_deadline)?;
         validate::retention("message_retention_duration", self.message_retention)?;
         check_expiration(self.expiration, self.message_retention)?;
         validate::labels(&self.labels)?;
-        self.labels.keys().try_for_each(|key| check_reserved(key))?;
-        if let Some(start) = label_start(&self.labels)?
-            && start != self.start
-        {
-            return Err(Invalid::new(
-                format!("labels[{START_LABEL:?}]"),
-                format!("says {start}, but the subscription starts at {}", self.start),
-            ));
+        labels::check(self)?;
+        if let Some(policy) = &self.retry_policy {
+            policy.validate()?;
         }
+        self.check_attempts()?;
+        self.check_lane_by()?;
+        self.check_poison()?;
         check_description(&self.description)?;
         check_metadata(&self.metadata)
     }
-}
 
-/// Where in its topic a new subscription begins.
-///
-/// In a label, whose alphabet has neither colon nor capital, it is written `latest`, `earliest`,
-/// a decimal offset, or `time-` and seconds since 1970.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// Behind the last message published so far.
-    #[default]
-    Latest,
-    /// At the oldest message the topic still keeps.
-    Earliest,
-    /// At this offset.
-    Offset(Offset),
-    /// At the first message published at this time or later.
-    Time(Timestamp),
-}
-
-impl Start {
-    /// Reads the spelling used in labels.
-    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
-        let parsed = match text {
-            "latest" => Some(Self::Latest),
-            "earliest" => Some(Self::Earliest),
-            _ => match text.strip_prefix("time-") {
-                Some(seconds) => decimal(seconds).map(seconds_start),
-                None => decimal(text).map(|offset| Self::Offset(Offset(offset))),
-            },
-        };
-        parsed.ok_or_else(|| {
-            let shown: String = text.chars().take(64).collect();
-            Invalid::new(
-                field,
-                format!("{shown:?} is not latest, earliest, an offset or time-<unix seconds>"),
-            )
-        })
-    }
-}
-
-impl fmt::Display for Start {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Latest => f.write_str("latest"),
-            Self::Earliest => f.write_str("earliest"),
-            Self::Offset(offset) => offset.fmt(f),
-            Self::Time(time) => write!(f, "time-{}", time.seconds()),
+    /// In which order its messages go out.
+    pub fn ordering(&self) -> Ordering {
+        if self.fifo {
+            Ordering::Fifo
+        } else if self.message_ordering || self.lane_by.is_some() {
+            Ordering::ByKey
+        } else {
+            Ordering::None
         }
     }
-}
 
-/// Digits only: `parse` alone would also take a sign.
-fn decimal(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    if digits { text.parse().ok() } else { None }
-}
-
-fn seconds_start(seconds: u64) -> Start {
-    Start::Time(Timestamp(seconds.saturating_mul(1_000_000)))
-}
-
-/// The start that the labels ask for, if they do.
-pub fn label_start(labels: &BTreeMap<String, String>) -> Result<Option<Start>, Invalid> {
-    let Some(text) = labels.get(START_LABEL) else {
-        return Ok(None);
-    };
-    Start::parse(&format!("labels[{START_LABEL:?}]"), text).map(Some)
-}
-
-/// The ack deadline a subscription asks for on the wire; 0 means the default.
-pub fn ack_deadline(field: &str, seconds: i32) -> Result<Duration, Invalid> {
-    if seconds == 0 {
-        return Ok(ACK_DEADLINE_DEFAULT);
+    /// After how many failed attempts a message is exhausted; `None` = never.
+    pub fn attempts_allowed(&self) -> Option<u32> {
+        let policy = self.dead_letter_policy.as_ref();
+        policy.map(|policy| policy.max_delivery_attempts).or(self.attempts_max)
     }
-    stream_ack_deadline(field, seconds)
-}
 
-/// The ack deadline a stream asks for on the wire: it has no default.
-pub fn stream_ack_deadline(field: &str, seconds: i32) -> Result<Duration, Invalid> {
-    let deadline = u64::try_from(seconds).map(Duration::from_secs);
-    match deadline {
-        Ok(deadline) => ack_deadline_in_range(field, deadline).map(|()| deadline),
-        Err(_) => Err(bad_ack_deadline(field, &seconds, ACK_DEADLINE_MIN)),
+    fn check_attempts(&self) -> Result<(), Invalid> {
+        if let Some(attempts) = self.attempts_max {
+            attempts_in_range("postrider.maxAttempts", attempts)?;
+        }
+        match &self.dead_letter_policy {
+            Some(policy) => policy.validate(self.attempts_max),
+            None => Ok(()),
+        }
+    }
+
+    fn check_lane_by(&self) -> Result<(), Invalid> {
+        let Some(key) = &self.lane_by else { return Ok(()) };
+        let problem = if key.is_empty() || key.len() > ATTRIBUTE_KEY_BYTES_MAX {
+            format!("an attribute's key is 1 to {ATTRIBUTE_KEY_BYTES_MAX} bytes long")
+        } else if self.fifo {
+            "a FIFO subscription is one lane; turn fifo off, or leave laneBy out".to_owned()
+        } else if self.message_ordering {
+            "enable_message_ordering makes the ordering key the lane; for lanes by attribute \
+             create the subscription without it"
+                .to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Invalid::new("postrider.laneBy", problem))
+    }
+
+    /// Only a lane can halt, and only when an attempt can be the last.
+    fn check_poison(&self) -> Result<(), Invalid> {
+        let problem = match (self.poison, self.ordering(), self.attempts_allowed()) {
+            (Poison::Halt, Ordering::None, _) => {
+                "halt needs lanes: set enable_message_ordering, postrider.laneBy or postrider.fifo"
+            }
+            (Poison::Halt, _, None) => {
+                "halt needs an end of attempts: set dead_letter_policy or postrider.maxAttempts"
+            }
+            _ => return Ok(()),
+        };
+        Err(Invalid::new("postrider.poison", problem))
     }
 }
 
-/// The deadline a single lease is to get, counted from now; zero gives the message back.
-pub fn lease_deadline(field: &str, seconds: i32) -> Result<Duration, Invalid> {
-    match u64::try_from(seconds).map(Duration::from_secs) {
-        Ok(deadline) if deadline <= ACK_DEADLINE_MAX => Ok(deadline),
-        _ => Err(bad_ack_deadline(field, &seconds, Duration::ZERO)),
-    }
-}
-
-fn ack_deadline_in_range(field: &str, deadline: Duration) -> Result<(), Invalid> {
-    if (ACK_DEADLINE_MIN..=ACK_DEADLINE_MAX).contains(&deadline) {
+fn attempts_in_range(field: &str, attempts: u32) -> Result<(), Invalid> {
+    if (ATTEMPTS_MIN..=ATTEMPTS_MAX).contains(&attempts) {
         return Ok(());
     }
-    Err(bad_ack_deadline(field, &deadline.as_secs_f64(), ACK_DEADLINE_MIN))
-}
-
-fn bad_ack_deadline(field: &str, asked: &dyn fmt::Display, min: Duration) -> Invalid {
-    let (min, max) = (min.as_secs(), ACK_DEADLINE_MAX.as_secs());
-    Invalid::new(field, format!("{asked} s, {min} to {max} s are allowed"))
+    let problem = format!("{attempts}, {ATTEMPTS_MIN} to {ATTEMPTS_MAX} are allowed");
+    Err(Invalid::new(field, problem))
 }
 
 /// Google also demands that a subscription outlive its messages; with both at their greatest
@@ -214,19 +212,6 @@ fn check_expiration(expiration: Option<Duration>, retention: Duration) -> Result
         )),
         _ => Ok(()),
     }
-}
-
-fn check_reserved(key: &str) -> Result<(), Invalid> {
-    let known = key == START_LABEL || LABELS_NOT_BUILT.iter().any(|(known, _)| *known == key);
-    if known || !key.starts_with(RESERVED_LABEL_PREFIX) {
-        return Ok(());
-    }
-    Err(Invalid::new(
-        format!("labels[{key:?}]"),
-        format!(
-            "no setting of that name; labels beginning with {RESERVED_LABEL_PREFIX} are reserved"
-        ),
-    ))
 }
 
 fn check_description(description: &str) -> Result<(), Invalid> {
@@ -255,302 +240,4 @@ fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Invalid> {
         }
     }
     Ok(())
-}
-
-/// A field that an update mask can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// `ack_deadline_seconds`.
-    AckDeadline,
-    /// `retain_acked_messages`.
-    RetainAckedMessages,
-    /// `message_retention_duration`.
-    MessageRetention,
-    /// `labels`.
-    Labels,
-    /// `expiration_policy`, or its `ttl`.
-    Expiration,
-    /// `postrider.description`.
-    Description,
-    /// `postrider.metadata`.
-    Metadata,
-    /// The whole `postrider` object: those of its fields that are given.
-    Postrider,
-    /// A field of Google's that only its default value is accepted for, by its wire name.
-    NotBuilt(&'static str),
-}
-
-impl Field {
-    /// Reads one path of an update mask. Refuses fields that cannot be changed or do not exist.
-    pub fn parse(path: &str) -> Result<Self, Invalid> {
-        const NOT_BUILT: [&str; 8] = [
-            "bigquery_config",
-            "bigtable_config",
-            "cloud_storage_config",
-            "dead_letter_policy",
-            "enable_exactly_once_delivery",
-            "message_transforms",
-            "push_config",
-            "retry_policy",
-        ];
-        const FIXED: [&str; 10] = [
-            "analytics_hub_subscription_info",
-            "detached",
-            "enable_message_ordering",
-            "filter",
-            "name",
-            "postrider.start",
-            "state",
-            "tags",
-            "topic",
-            "topic_message_retention_duration",
-        ];
-        match path {
-            "ack_deadline_seconds" => Ok(Self::AckDeadline),
-            "retain_acked_messages" => Ok(Self::RetainAckedMessages),
-            "message_retention_duration" => Ok(Self::MessageRetention),
-            "labels" => Ok(Self::Labels),
-            "expiration_policy" | "expiration_policy.ttl" => Ok(Self::Expiration),
-            "postrider.description" => Ok(Self::Description),
-            "postrider.metadata" => Ok(Self::Metadata),
-            "postrider" => Ok(Self::Postrider),
-            _ => match NOT_BUILT.into_iter().find(|known| is_path_of(path, known)) {
-                Some(known) => Ok(Self::NotBuilt(known)),
-                None => Err(bad_path(path, &FIXED, "subscription")),
-            },
-        }
-    }
-}
-
-/// What an update changes; `None` leaves a setting as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// The ack deadline of leases to come.
-    pub ack_deadline: Option<Duration>,
-    /// Whether acked messages are kept from now on.
-    pub retain_acked_messages: Option<bool>,
-    /// How long messages are kept.
-    pub message_retention: Option<Duration>,
-    /// All labels, replacing those before.
-    pub labels: Option<BTreeMap<String, String>>,
-    /// When it expires; `Some(None)` = never.
-    pub expiration: Option<Option<Duration>>,
-    /// The free text.
-    pub description: Option<String>,
-    /// All free names and values, replacing those before.
-    pub metadata: Option<BTreeMap<String, String>>,
-}
-
-impl Change {
-    /// `current` with the change made, if the rules allow the outcome.
-    pub fn apply(self, current: &Subscription) -> Result<Subscription, Invalid> {
-        let updated = Subscription {
-            name: current.name.clone(),
-            topic: current.topic.clone(),
-            ack_deadline: self.ack_deadline.unwrap_or(current.ack_deadline),
-            retain_acked_messages: self
-                .retain_acked_messages
-                .unwrap_or(current.retain_acked_messages),
-            message_retention: self.message_retention.unwrap_or(current.message_retention),
-            labels: self.labels.unwrap_or_else(|| current.labels.clone()),
-            expiration: self.expiration.unwrap_or(current.expiration),
-            start: current.start,
-            description: self.description.unwrap_or_else(|| current.description.clone()),
-            metadata: self.metadata.unwrap_or_else(|| current.metadata.clone()),
-        };
-        updated.validate()?;
-        Ok(updated)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DAY: Duration = Duration::from_secs(86_400);
-
-    fn subscription() -> Subscription {
-        Subscription::new(
-            SubscriptionName::parse("name", "projects/p/subscriptions/billing").unwrap(),
-            TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
-        )
-    }
-
-    fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-    }
-
-    fn field_at_fault(subscription: &Subscription) -> String {
-        subscription.validate().unwrap_err().field
-    }
-
-    #[test]
-    fn the_defaults_are_googles() {
-        let subscription = subscription();
-        assert!(subscription.validate().is_ok());
-        assert_eq!(subscription.ack_deadline, Duration::from_secs(10));
-        assert_eq!(subscription.message_retention, 7 * DAY);
-        assert_eq!(subscription.expiration, Some(31 * DAY));
-        assert_eq!(subscription.start, Start::Latest);
-    }
-
-    #[test]
-    fn ack_deadlines_are_10_to_600_seconds_and_0_is_the_default() {
-        let seconds = |s| ack_deadline("ack_deadline_seconds", s).map(|d| d.as_secs());
-        assert_eq!(seconds(0), Ok(10));
-        assert_eq!(seconds(10), Ok(10));
-        assert_eq!(seconds(600), Ok(600));
-        for bad in [-1, 1, 9, 601, i32::MIN, i32::MAX] {
-            assert_eq!(seconds(bad).unwrap_err().field, "ack_deadline_seconds", "{bad}");
-        }
-        let long = Subscription { ack_deadline: Duration::from_secs(601), ..subscription() };
-        assert_eq!(field_at_fault(&long), "ack_deadline_seconds");
-    }
-
-    #[test]
-    fn a_stream_must_give_its_ack_deadline() {
-        assert!(stream_ack_deadline("stream_ack_deadline_seconds", 0).is_err());
-        assert!(stream_ack_deadline("stream_ack_deadline_seconds", 10).is_ok());
-        assert!(stream_ack_deadline("stream_ack_deadline_seconds", 601).is_err());
-    }
-
-    #[test]
-    fn a_lease_is_extended_by_0_to_600_seconds() {
-        assert_eq!(lease_deadline("ack_deadline_seconds", 0), Ok(Duration::ZERO));
-        assert_eq!(lease_deadline("ack_deadline_seconds", 1), Ok(Duration::from_secs(1)));
-        assert!(lease_deadline("ack_deadline_seconds", 600).is_ok());
-        assert!(lease_deadline("ack_deadline_seconds", 601).is_err());
-        assert!(lease_deadline("ack_deadline_seconds", -1).is_err());
-    }
-
-    #[test]
-    fn retention_is_ten_minutes_to_31_days() {
-        let short = Subscription { message_retention: Duration::from_secs(599), ..subscription() };
-        assert_eq!(field_at_fault(&short), "message_retention_duration");
-        let longest = Subscription { message_retention: 31 * DAY, ..subscription() };
-        assert!(longest.validate().is_ok());
-    }
-
-    #[test]
-    fn expiration_is_a_day_or_more_and_not_shorter_than_retention() {
-        let expiring = |expiration, retention| Subscription {
-            expiration,
-            message_retention: retention,
-            ..subscription()
-        };
-        let hour = Duration::from_secs(3_600);
-        assert!(expiring(Some(DAY), hour).validate().is_ok());
-        assert!(expiring(None, 31 * DAY).validate().is_ok());
-        assert!(expiring(Some(7 * DAY), 7 * DAY).validate().is_ok());
-        assert!(expiring(Some(365 * DAY), hour).validate().is_ok());
-        let short = expiring(Some(DAY.saturating_sub(Duration::from_secs(1))), hour);
-        assert_eq!(field_at_fault(&short), "expiration_policy.ttl");
-        assert_eq!(field_at_fault(&expiring(Some(2 * DAY), 7 * DAY)), "expiration_policy.ttl");
-    }
-
-    #[test]
-    fn starts_are_read_and_shown_in_the_spelling_of_labels() {
-        for (text, start) in [
-            ("latest", Start::Latest),
-            ("earliest", Start::Earliest),
-            ("0", Start::Offset(Offset(0))),
-            ("18446744073709551615", Start::Offset(Offset(u64::MAX))),
-            ("time-1726937845", Start::Time(Timestamp(1_726_937_845_000_000))),
-        ] {
-            assert_eq!(Start::parse("start", text), Ok(start));
-            assert_eq!(start.to_string(), text);
-        }
-        for bad in ["", "Latest", "+1", "-1", "1.5", "time-", "time-x", "18446744073709551616"] {
-            assert_eq!(Start::parse("start", bad).unwrap_err().field, "start", "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_start_label_must_agree_with_the_start() {
-        let labels = pairs(&[(START_LABEL, "earliest")]);
-        assert_eq!(label_start(&labels), Ok(Some(Start::Earliest)));
-        let agreeing =
-            Subscription { labels: labels.clone(), start: Start::Earliest, ..subscription() };
-        assert!(agreeing.validate().is_ok());
-        let disagreeing = Subscription { labels, ..subscription() };
-        assert_eq!(field_at_fault(&disagreeing), r#"labels["postrider-start"]"#);
-        assert_eq!(label_start(&pairs(&[])), Ok(None));
-        assert!(label_start(&pairs(&[(START_LABEL, "soon")])).is_err());
-    }
-
-    #[test]
-    fn unknown_reserved_labels_are_refused() {
-        let typo = Subscription { labels: pairs(&[("postrider-strat", "x")]), ..subscription() };
-        assert_eq!(field_at_fault(&typo), r#"labels["postrider-strat"]"#);
-    }
-
-    #[test]
-    fn description_and_metadata_are_bounded() {
-        let described = |bytes| Subscription { description: "x".repeat(bytes), ..subscription() };
-        assert!(described(4_096).validate().is_ok());
-        assert_eq!(field_at_fault(&described(4_097)), "postrider.description");
-        let with = |key: &str, value: &str| Subscription {
-            metadata: pairs(&[(key, value)]),
-            ..subscription()
-        };
-        assert!(with("Any key at all", "Any value").validate().is_ok());
-        assert_eq!(field_at_fault(&with("", "v")), "postrider.metadata");
-        assert_eq!(field_at_fault(&with(&"k".repeat(257), "v")), "postrider.metadata");
-        assert_eq!(field_at_fault(&with("k", &"v".repeat(4_097))), r#"postrider.metadata["k"]"#);
-        let metadata = (0..65).map(|i| (i.to_string(), String::new())).collect();
-        assert_eq!(
-            field_at_fault(&Subscription { metadata, ..subscription() }),
-            "postrider.metadata"
-        );
-    }
-
-    #[test]
-    fn masks_name_known_fields_only() {
-        assert_eq!(Field::parse("ack_deadline_seconds"), Ok(Field::AckDeadline));
-        assert_eq!(Field::parse("expiration_policy.ttl"), Ok(Field::Expiration));
-        assert_eq!(Field::parse("push_config.push_endpoint"), Ok(Field::NotBuilt("push_config")));
-        for fixed in ["name", "topic", "filter", "enable_message_ordering", "postrider.start"] {
-            let error = Field::parse(fixed).unwrap_err();
-            assert_eq!(error.field, "update_mask");
-            assert!(error.problem.contains("cannot be changed"), "{error}");
-        }
-        for unknown in ["", "ack_deadline", "ackDeadlineSeconds", "postrider.stat"] {
-            let error = Field::parse(unknown).unwrap_err();
-            assert!(error.problem.contains("not a field"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_change_touches_only_what_it_names() {
-        let before = Subscription {
-            labels: pairs(&[(START_LABEL, "earliest")]),
-            start: Start::Earliest,
-            description: "first".to_owned(),
-            metadata: pairs(&[("owner", "Ann")]),
-            ..subscription()
-        };
-        let minute = Some(Duration::from_secs(60));
-        let after = Change { ack_deadline: minute, ..Change::default() }.apply(&before).unwrap();
-        assert_eq!(after, Subscription { ack_deadline: Duration::from_secs(60), ..before.clone() });
-        assert_eq!(Change::default().apply(&before).unwrap(), before);
-        let never = Change { expiration: Some(None), ..Change::default() }.apply(&before).unwrap();
-        assert_eq!(never.expiration, None);
-    }
-
-    #[test]
-    fn a_change_cannot_move_the_start_by_label() {
-        let before = subscription();
-        let relabelled =
-            |text| Change { labels: Some(pairs(&[(START_LABEL, text)])), ..Change::default() };
-        assert!(relabelled("latest").apply(&before).is_ok());
-        let error = relabelled("earliest").apply(&before).unwrap_err();
-        assert_eq!(error.field, r#"labels["postrider-start"]"#);
-    }
-
-    #[test]
-    fn a_change_to_something_invalid_is_refused() {
-        let change = Change { message_retention: Some(31 * DAY), ..Change::default() };
-        let before = Subscription { expiration: Some(7 * DAY), ..subscription() };
-        assert_eq!(change.apply(&before).unwrap_err().field, "expiration_policy.ttl");
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::Invalid;
 use crate::name::TopicName;
-use crate::validate::{self, RESERVED_LABEL_PREFIX};
+use crate::validate;
 
 /// A topic as its owner set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,7 @@ impl Topic {
     /// Checks every setting.
     pub fn validate(&self) -> Result<(), Invalid> {
         validate::labels(&self.labels)?;
-        if let Some(key) = self.labels.keys().find(|key| key.starts_with(RESERVED_LABEL_PREFIX)) {
-            return Err(Invalid::new(
-                format!("labels[{key:?}]"),
-                format!("labels beginning with {RESERVED_LABEL_PREFIX} are reserved"),
-            ));
-        }
+        validate::no_reserved_label(&self.labels)?;
         match self.message_retention {
             Some(retention) => validate::retention("message_retention_duration", retention),
             None => Ok(()),

@@ -124,6 +124,17 @@ pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
     labels.iter().try_for_each(|(key, value)| check_label(key, value))
 }
 
+/// Refuses labels that only a subscription may have, because they stand for its settings.
+pub fn no_reserved_label(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    match labels.keys().find(|key| key.starts_with(RESERVED_LABEL_PREFIX)) {
+        None => Ok(()),
+        Some(key) => Err(Invalid::new(
+            format!("labels[{key:?}]"),
+            format!("labels beginning with {RESERVED_LABEL_PREFIX} are reserved"),
+        )),
+    }
+}
+
 fn check_label(key: &str, value: &str) -> Result<(), Invalid> {
     let key_fits = key.starts_with(|first: char| is_label_letter(first))
         && key.chars().count() <= LABEL_CHARS_MAX

@@ -1,0 +1,300 @@
+//! The stored form of a subscription.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::subscription::Start;
+use domain::{
+    DeadLetterPolicy, Filter, Offset, Poison, RetryPolicy, SubscriptionName, Timestamp, TopicId,
+    TopicName,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Unreadable, millis};
+
+/// What came later has a default, so that a definition of an earlier version still reads.
+#[derive(Serialize, Deserialize)]
+struct Form {
+    topic: String,
+    topic_id: u64,
+    cursor: u64,
+    ack_deadline_ms: u64,
+    retain_acked_messages: bool,
+    message_retention_ms: u64,
+    labels: BTreeMap<String, String>,
+    expiration_ms: Option<u64>,
+    start: StartForm,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    description: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    message_ordering: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_policy: Option<RetryForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dead_letter_policy: Option<DeadLetterForm>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    exactly_once: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    detached: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    fifo: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    paused: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    poison: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lane_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    attempts_max: Option<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StartForm {
+    Latest,
+    Earliest,
+    Offset(u64),
+    TimeMicros(u64),
+}
+
+/// To the nanosecond: what a client set is what it shall see.
+#[derive(Serialize, Deserialize)]
+struct RetryForm {
+    min: Duration,
+    max: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DeadLetterForm {
+    topic: String,
+    max_delivery_attempts: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// A stored subscription: its settings, the life of the topic it reads, and where it began.
+pub(crate) struct StoredSubscription {
+    pub(crate) settings: domain::Subscription,
+    pub(crate) topic: TopicId,
+    /// The first offset it was ever to deliver; durable before the subscription is answered.
+    pub(crate) cursor: Offset,
+}
+
+impl StoredSubscription {
+    pub(crate) fn encode(&self) -> Result<Bytes, Unreadable> {
+        let settings = &self.settings;
+        let form = Form {
+            topic: settings.topic.to_string(),
+            topic_id: self.topic.0,
+            cursor: self.cursor.0,
+            ack_deadline_ms: millis(settings.ack_deadline),
+            retain_acked_messages: settings.retain_acked_messages,
+            message_retention_ms: millis(settings.message_retention),
+            labels: settings.labels.clone(),
+            expiration_ms: settings.expiration.map(millis),
+            start: settings.start.into(),
+            description: settings.description.clone(),
+            metadata: settings.metadata.clone(),
+            message_ordering: settings.message_ordering,
+            filter: settings.filter.as_ref().map(|filter| filter.text().to_owned()),
+            retry_policy: settings.retry_policy.map(Into::into),
+            dead_letter_policy: settings.dead_letter_policy.as_ref().map(Into::into),
+            exactly_once: settings.exactly_once,
+            detached: settings.detached,
+            fifo: settings.fifo,
+            paused: settings.paused,
+            poison: (settings.poison != Poison::default()).then(|| settings.poison.to_string()),
+            lane_by: settings.lane_by.clone(),
+            attempts_max: settings.attempts_max,
+        };
+        Ok(serde_json::to_vec(&form)?.into())
+    }
+
+    pub(crate) fn decode(name: &str, value: &[u8]) -> Result<Self, Unreadable> {
+        let form: Form = serde_json::from_slice(value)?;
+        let name = SubscriptionName::parse("name", name)?;
+        let (topic, cursor) = (TopicId(form.topic_id), Offset(form.cursor));
+        Ok(Self { settings: form.settings(name)?, topic, cursor })
+    }
+}
+
+impl Form {
+    fn settings(self, name: SubscriptionName) -> Result<domain::Subscription, Unreadable> {
+        Ok(domain::Subscription {
+            ack_deadline: Duration::from_millis(self.ack_deadline_ms),
+            retain_acked_messages: self.retain_acked_messages,
+            message_retention: Duration::from_millis(self.message_retention_ms),
+            labels: self.labels,
+            expiration: self.expiration_ms.map(Duration::from_millis),
+            message_ordering: self.message_ordering,
+            filter: self.filter.map(|text| Filter::parse("filter", &text)).transpose()?,
+            retry_policy: self.retry_policy.map(Into::into),
+            dead_letter_policy: self.dead_letter_policy.map(DeadLetterForm::read).transpose()?,
+            exactly_once: self.exactly_once,
+            detached: self.detached,
+            fifo: self.fifo,
+            paused: self.paused,
+            poison: match self.poison {
+                Some(text) => Poison::parse("poison", &text)?,
+                None => Poison::default(),
+            },
+            lane_by: self.lane_by,
+            attempts_max: self.attempts_max,
+            start: self.start.into(),
+            description: self.description,
+            metadata: self.metadata,
+            ..domain::Subscription::new(name, TopicName::parse("topic", &self.topic)?)
+        })
+    }
+}
+
+impl From<Start> for StartForm {
+    fn from(start: Start) -> Self {
+        match start {
+            Start::Latest => Self::Latest,
+            Start::Earliest => Self::Earliest,
+            Start::Offset(offset) => Self::Offset(offset.0),
+            Start::Time(time) => Self::TimeMicros(time.0),
+        }
+    }
+}
+
+impl From<StartForm> for Start {
+    fn from(form: StartForm) -> Self {
+        match form {
+            StartForm::Latest => Self::Latest,
+            StartForm::Earliest => Self::Earliest,
+            StartForm::Offset(offset) => Self::Offset(Offset(offset)),
+            StartForm::TimeMicros(time) => Self::Time(Timestamp(time)),
+        }
+    }
+}
+
+impl From<RetryPolicy> for RetryForm {
+    fn from(policy: RetryPolicy) -> Self {
+        Self { min: policy.min, max: policy.max }
+    }
+}
+
+impl From<RetryForm> for RetryPolicy {
+    fn from(form: RetryForm) -> Self {
+        Self { min: form.min, max: form.max }
+    }
+}
+
+impl From<&DeadLetterPolicy> for DeadLetterForm {
+    fn from(policy: &DeadLetterPolicy) -> Self {
+        Self {
+            topic: policy.topic.to_string(),
+            max_delivery_attempts: policy.max_delivery_attempts,
+        }
+    }
+}
+
+impl DeadLetterForm {
+    fn read(self) -> Result<DeadLetterPolicy, Unreadable> {
+        Ok(DeadLetterPolicy {
+            topic: TopicName::parse("dead_letter_policy.topic", &self.topic)?,
+            max_delivery_attempts: self.max_delivery_attempts,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "projects/p/subscriptions/sub";
+
+    fn plain() -> domain::Subscription {
+        domain::Subscription::new(
+            SubscriptionName::parse("name", NAME).unwrap(),
+            TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
+        )
+    }
+
+    fn comes_back(settings: domain::Subscription) {
+        let stored = StoredSubscription {
+            settings: settings.clone(),
+            topic: TopicId(9),
+            cursor: Offset(1_234),
+        };
+        let value = stored.encode().unwrap();
+        let back = StoredSubscription::decode(NAME, &value).unwrap();
+        assert_eq!(back.settings, settings);
+        assert_eq!((back.topic, back.cursor), (TopicId(9), Offset(1_234)));
+    }
+
+    #[test]
+    fn a_subscription_comes_back_as_it_was() {
+        comes_back(plain());
+        comes_back(domain::Subscription {
+            expiration: None,
+            start: Start::Time(Timestamp(77)),
+            metadata: BTreeMap::from([("owner".to_owned(), "ops".to_owned())]),
+            retain_acked_messages: true,
+            ..plain()
+        });
+    }
+
+    #[test]
+    fn every_setting_of_delivery_comes_back() {
+        comes_back(domain::Subscription {
+            message_ordering: true,
+            filter: Some(
+                Filter::parse("filter", r#"attributes:kind AND NOT attributes:x"#).unwrap(),
+            ),
+            retry_policy: Some(RetryPolicy {
+                min: Duration::new(0, 1),
+                max: Duration::from_millis(1_500),
+            }),
+            dead_letter_policy: Some(DeadLetterPolicy {
+                topic: TopicName::parse("topic", "projects/q/topics/dead").unwrap(),
+                max_delivery_attempts: 7,
+            }),
+            exactly_once: true,
+            detached: true,
+            fifo: true,
+            paused: true,
+            poison: Poison::Halt,
+            attempts_max: Some(7),
+            ..plain()
+        });
+        comes_back(domain::Subscription { lane_by: Some("kind".to_owned()), ..plain() });
+    }
+
+    #[test]
+    fn a_definition_of_the_first_version_still_reads() {
+        let value = br#"{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
+            "ack_deadline_ms":10000,"retain_acked_messages":false,
+            "message_retention_ms":604800000,"labels":{},"expiration_ms":2678400000,
+            "start":"latest"}"#;
+        let read = StoredSubscription::decode(NAME, value).unwrap();
+        assert_eq!(read.settings, plain());
+        assert_eq!((read.topic, read.cursor), (TopicId(9), Offset(3)));
+    }
+
+    #[test]
+    fn rubbish_is_unreadable() {
+        for value in [
+            r#"{}"#,
+            r#"{"topic":"orders","topic_id":9,"cursor":3,"ack_deadline_ms":10000,
+                "retain_acked_messages":false,"message_retention_ms":604800000,"labels":{},
+                "expiration_ms":null,"start":"latest"}"#,
+            r#"{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
+                "ack_deadline_ms":10000,"retain_acked_messages":false,
+                "message_retention_ms":604800000,"labels":{},"expiration_ms":null,
+                "start":"latest","poison":"later"}"#,
+        ] {
+            assert!(StoredSubscription::decode(NAME, value.as_bytes()).is_err(), "{value}");
+        }
+    }
+}

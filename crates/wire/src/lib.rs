@@ -7,6 +7,7 @@ pub mod json;
 pub mod protobuf;
 mod received;
 pub mod rest;
+pub mod rpc;
 
 pub use generated::google;
 pub use generated::google::iam::v1 as iam;

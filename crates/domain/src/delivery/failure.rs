@@ -7,7 +7,7 @@ use super::backoffs::Waiting;
 use super::lane::{Hold, LaneId, Trouble};
 use super::leases::Held;
 use super::returned::{Back, Standing};
-use super::{Delivery, Effects};
+use super::{Delivery, Effects, REREAD_MAX};
 use crate::offset::Offset;
 use crate::policy::Poison;
 use crate::progress::Attempt;
@@ -63,6 +63,8 @@ impl Delivery {
         let count = held.failed.saturating_add(1);
         self.note_attempt(now, held.offset, count, effects);
         match held.lane {
+            // It is read again in its turn, and only then it is known what it waits behind.
+            None if held.is_adrift => effects.returned += 1,
             None => {
                 let back = Back { failed: count, standing: Standing::Ready, is_spared: false };
                 self.place_returned(now, held.offset, back, Some(failure), effects);
@@ -107,6 +109,11 @@ impl Delivery {
     ) {
         let mut ended = Vec::new();
         self.lanes.give_back(lane, offset, count, !self.settings.exactly_once, &mut ended);
+        if self.lanes.pending() > self.indexed_max / 2 {
+            self.lanes.forget_tail(lane, REREAD_MAX);
+        }
+        // Acks from before a restart whose lanes are not known: some may be behind this record.
+        self.early.split_off(&offset);
         for offset in ended {
             if let Some(held) = self.leases.remove(offset) {
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
@@ -244,15 +251,14 @@ impl Delivery {
 
     /// The policies changed: what was given up may have another try, or the other way round.
     pub(super) fn judge_all_again(&mut self, now: Now, effects: &mut Effects) {
-        for offset in self.returned.exhausted() {
+        for offset in self.returned.offsets() {
             if let Some(back) = self.returned.get(offset) {
+                self.cancel(back.standing);
                 self.place_returned(now, offset, back, None, effects);
             }
         }
-        let is_given_up = |hold| matches!(hold, Hold::Exhausted(_) | Hold::Halted);
-        let held: Vec<_> =
-            self.lanes.all().filter(|(_, lane)| is_given_up(lane.hold)).map(|(id, _)| id).collect();
-        for id in held {
+        let waiting = self.lanes.all().filter(|(_, lane)| lane.next().is_some());
+        for id in waiting.map(|(id, _)| id).collect::<Vec<_>>() {
             self.free_hold(id);
             self.consider(now, id, None, effects);
         }

@@ -6,7 +6,8 @@ use super::lane::{Hold, LaneId};
 use super::leases::Held;
 use super::returned::{Back, Standing};
 use super::{
-    AckId, Delivery, Effects, Lease, LeaseRequest, LeaseStatus, OUTSTANDING_MAX, Read, Source,
+    AckId, Delivery, Effects, Lease, LeaseRequest, LeaseStatus, OUTSTANDING_MAX, REREAD_MAX, Read,
+    Source,
 };
 use crate::offset::{Offset, OffsetRange, Record};
 use crate::progress::unite;
@@ -22,9 +23,6 @@ const READ_AHEAD_MAX: usize = 1_000;
 /// Most bytes read at a time when more are read than could be leased.
 const READ_AHEAD_BYTES_MAX: usize = 1 << 20;
 
-/// Most records of one lane taken up at a time when the lane is read again.
-const REREAD_MAX: usize = 1_000;
-
 pub(super) fn lease(
     delivery: &mut Delivery,
     now: Now,
@@ -35,6 +33,7 @@ pub(super) fn lease(
 ) -> LeaseStatus {
     let consumer = request.consumer;
     let Some(load) = delivery.consumers.load(consumer) else { return LeaseStatus::Drained };
+    delivery.indexed_max = request.indexed_max;
     let deadline = now.moment.plus(request.ack_deadline);
     let mut handout = Handout {
         delivery,
@@ -54,6 +53,8 @@ pub(super) fn lease(
     if has_leased {
         delivery.consumers.next_record_changed(effects);
     }
+    // Whoever asks need not be told to ask.
+    effects.freed.retain(|freed| *freed != consumer);
     match stop {
         Stop::Status(status) => status,
         Stop::NoRoom { bytes } => {
@@ -255,8 +256,14 @@ impl Handout<'_> {
         if !is_of_lane || delivery.progress.is_acked(record.offset) {
             return false;
         }
-        let failed = delivery.progress.attempt(record.offset).map_or(0, |attempt| attempt.count);
-        delivery.lanes.push_pending(id, record.offset, failed);
+        match delivery.leases.get(record.offset).copied() {
+            Some(held) => delivery.adopt(Some(id), &held),
+            None => {
+                let attempt = delivery.progress.attempt(record.offset);
+                let failed = attempt.map_or(0, |attempt| attempt.count);
+                delivery.lanes.push_pending(id, record.offset, failed);
+            }
+        }
         true
     }
 }
@@ -364,12 +371,11 @@ impl Handout<'_> {
     fn pass_known(&mut self, record: &Record) -> bool {
         let offset = record.offset;
         let delivery = &mut *self.delivery;
-        if let Some(consumer) = delivery.leases.get(offset).map(|held| held.consumer) {
-            if let Some(key) = delivery.settings.lane_key(record) {
-                let failed = delivery.leases.get(offset).map_or(0, |held| held.failed);
-                let id = delivery.lanes.open(key);
-                delivery.lanes.push_leased(id, offset, failed, consumer);
-                delivery.leases.enter_lane(offset, id);
+        if let Some(held) = delivery.leases.get(offset).copied() {
+            let lane = delivery.settings.lane_key(record).map(|key| delivery.lanes.open(key));
+            // Behind records that are not indexed it finds its place when they are.
+            if lane.and_then(|id| delivery.lanes.get(id)?.more_from).is_none() {
+                delivery.adopt(lane, &held);
             }
         } else if delivery.early.remove(&offset) {
             match delivery.settings.lane_key(record).and_then(|key| delivery.lanes.find(key)) {
@@ -465,6 +471,7 @@ impl Handout<'_> {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             failed,
             lane,
+            is_adrift: false,
         });
         self.load.add(bytes as u64);
         self.records_left -= 1;

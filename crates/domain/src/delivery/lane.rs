@@ -75,8 +75,9 @@ pub(super) struct Lane {
     next: usize,
     pending: usize,
     leased: usize,
-    /// Whose the leases are, while there are any.
-    owner: ConsumerId,
+    /// Whose the leases are, while there are any; `None` = of several, from before the order was
+    /// kept.
+    owner: Option<ConsumerId>,
     pub(super) hold: Hold,
     pub(super) trouble: Option<Trouble>,
     /// This record may be tried once more although it is exhausted.
@@ -226,6 +227,23 @@ impl Lanes {
         self.pending += added;
     }
 
+    /// Forgets all but the first `keep` of the records that wait at the end of the lane: they are
+    /// read again when it is their turn.
+    pub(super) fn forget_tail(&mut self, id: LaneId, keep: usize) {
+        let Some(lane) = self.get_mut(id) else { return };
+        let before = lane.pending;
+        while lane.pending > keep
+            && let Some(last) = lane.entries.back()
+            && last.state == State::Pending
+        {
+            lane.more_from = Some(last.offset);
+            lane.entries.pop_back();
+            lane.pending -= 1;
+        }
+        let forgotten = before - lane.pending;
+        self.pending -= forgotten;
+    }
+
     /// The lane's next record counts as never tried.
     pub(super) fn forget_failures(&mut self, id: LaneId) {
         let Some(lane) = self.get_mut(id) else { return };
@@ -262,7 +280,7 @@ impl Lanes {
             self.ring.push_back(id);
             return Some(Taker::Anybody);
         }
-        let owner = lane.owner;
+        let owner = lane.owner?;
         if lane.is_in_ring_of.replace(owner) == Some(owner) {
             return None;
         }
@@ -319,7 +337,7 @@ impl Lane {
             next: 0,
             pending: 0,
             leased: 0,
-            owner: ConsumerId(0),
+            owner: None,
             hold: Hold::Free,
             trouble: None,
             spared: None,
@@ -364,7 +382,7 @@ impl Lane {
     }
 
     fn may_be_taken_by(&self, consumer: ConsumerId) -> bool {
-        self.leased == 0 || self.owner == consumer
+        self.leased == 0 || self.owner == Some(consumer)
     }
 
     fn may_go_to(&self, consumer: ConsumerId) -> bool {
@@ -376,8 +394,9 @@ impl Lane {
     }
 
     fn note_lease(&mut self, consumer: ConsumerId) {
+        let is_shared = self.leased > 0 && self.owner != Some(consumer);
+        self.owner = (!is_shared).then_some(consumer);
         self.leased += 1;
-        self.owner = consumer;
     }
 
     fn push(&mut self, entry: Entry) {

@@ -23,6 +23,8 @@ pub(super) struct Held {
     pub(super) failed: u32,
     /// The lane it is in; `None` = it went freely.
     pub(super) lane: Option<LaneId>,
+    /// It was leased before the order changed, and has not found its lane since.
+    pub(super) is_adrift: bool,
 }
 
 /// All leases that have not ended. At most one per offset.
@@ -100,17 +102,21 @@ impl Leases {
         }
     }
 
-    /// From now on `offset`'s lease is one of `lane`.
-    pub(super) fn enter_lane(&mut self, offset: Offset, lane: LaneId) {
+    /// From now on `offset`'s lease is one of `lane`; `None` = it goes freely.
+    pub(super) fn enter_lane(&mut self, offset: Offset, lane: Option<LaneId>) {
         let slot = self.by_offset.get(&offset).copied();
         if let Some(held) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
-            held.lane = Some(lane);
+            held.lane = lane;
+            held.is_adrift = false;
         }
     }
 
-    /// From now on no lease is in a lane.
+    /// From now on no lease is in a lane, until it is known in which.
     pub(super) fn leave_lanes(&mut self) {
-        self.slots.iter_mut().for_each(|held| held.lane = None);
+        for held in &mut self.slots {
+            held.lane = None;
+            held.is_adrift = true;
+        }
     }
 
     /// When `pop_expired` should be called next.

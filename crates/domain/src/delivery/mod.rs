@@ -73,6 +73,9 @@ pub const OUTSTANDING_MAX: usize = 1_000_000;
 /// failed delivery.
 pub const INDEXED_MAX: usize = 100_000;
 
+/// Most records of one lane taken up at a time when the lane is read again.
+const REREAD_MAX: usize = 1_000;
+
 /// Late acks from before a restart that are kept until their records are read.
 const EARLY_ACKS_MAX: usize = 10_000;
 
@@ -229,6 +232,8 @@ pub struct Delivery {
     confirmed: BTreeMap<u64, Offset>,
     /// Reading stopped because too many records wait.
     is_stalled: bool,
+    /// How many may wait, as last asked for.
+    indexed_max: usize,
     /// The number of the next lease.
     next_lease: u64,
 }
@@ -251,6 +256,7 @@ impl Delivery {
             early: BTreeSet::new(),
             confirmed: BTreeMap::new(),
             is_stalled: false,
+            indexed_max: INDEXED_MAX,
             next_lease: 0,
         }
     }

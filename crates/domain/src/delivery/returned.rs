@@ -82,9 +82,8 @@ impl Returned {
         self.all.range(range.from..range.to).next().map(|(&offset, _)| offset)
     }
 
-    /// The records that are exhausted, ascending.
-    pub(super) fn exhausted(&self) -> Vec<Offset> {
-        let is_exhausted = |back: &Back| back.standing == Standing::Exhausted;
-        self.all.iter().filter(|(_, back)| is_exhausted(back)).map(|(&offset, _)| offset).collect()
+    /// All of them, ascending.
+    pub(super) fn offsets(&self) -> Vec<Offset> {
+        self.all.keys().copied().collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::backoffs::Backoffs;
 use super::lane::{Hold, LaneId, Lanes, Taker};
+use super::leases::Held;
 use super::returned::{Returned, Standing};
 use super::{Delivery, Effects};
 use crate::offset::{Offset, OffsetRange};
@@ -82,8 +83,20 @@ impl Delivery {
         match self.lanes.make_ready(lane) {
             None => {}
             Some(Taker::Anybody) => effects.returned += 1,
-            Some(Taker::Owner(owner)) => effects.freed.push(owner),
+            Some(Taker::Owner(owner)) if self.consumers.load(owner).is_some() => {
+                effects.freed.push(owner);
+            }
+            // Its owner is gone: the lane waits until the leases end.
+            Some(Taker::Owner(owner)) => self.lanes.forget_consumer(owner),
         }
+    }
+
+    /// A record that was leased before the order changed takes its place.
+    pub(super) fn adopt(&mut self, lane: Option<LaneId>, held: &Held) {
+        if let Some(lane) = lane {
+            self.lanes.push_leased(lane, held.offset, held.failed, held.consumer);
+        }
+        self.leases.enter_lane(held.offset, lane);
     }
 
     pub(super) fn cancel(&mut self, standing: Standing) {

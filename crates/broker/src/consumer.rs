@@ -16,8 +16,9 @@ use crate::subscription::{Ask, Step, Subscription};
 /// Most records handed out in one response of a stream.
 const STREAM_RECORDS_MAX: usize = 1_000;
 
-/// Most bytes of records in one response; a single larger record still goes alone.
-const RESPONSE_BYTES_MAX: usize = 1 << 20;
+/// Records read from disk at a time, at least: of what lies there filters and lanes may leave
+/// little to a consumer.
+const FETCH_RECORDS_MIN: usize = 1_000;
 
 /// A consumer of one subscription. Dropping it leaves its leases until their deadlines.
 pub struct Consumer {
@@ -77,7 +78,7 @@ impl Consumer {
             let mut ask = Ask {
                 consumer: self.id,
                 records_max: self.records_max,
-                bytes_max: RESPONSE_BYTES_MAX,
+                bytes_max: limits::PULL_BYTES_MAX,
                 ack_deadline: self.ack_deadline,
                 fetched,
                 ends_fetch,
@@ -116,7 +117,8 @@ impl Consumer {
     }
 
     fn start_fetch(&mut self, from: Offset) {
-        let limit = ReadLimit { records: self.records_max, bytes: RESPONSE_BYTES_MAX };
+        let records = self.records_max.max(FETCH_RECORDS_MIN);
+        let limit = ReadLimit { records, bytes: limits::PULL_BYTES_MAX };
         let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
         self.fetch = Fetch::Reading(read);
     }

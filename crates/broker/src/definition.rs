@@ -1,6 +1,5 @@
 //! Definitions as the catalogue keeps them: JSON, so that a later version can add fields.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the calls that make snapshots come next"))]
 mod snapshot;
 mod subscription;
 
@@ -11,7 +10,6 @@ use bytes::Bytes;
 use domain::{Invalid, Offset, TopicName};
 use serde::{Deserialize, Serialize};
 
-#[expect(unused_imports, reason = "the calls that make snapshots come next")]
 pub(crate) use snapshot::StoredSnapshot;
 pub(crate) use subscription::StoredSubscription;
 

@@ -13,6 +13,8 @@ pub enum Resource {
     Topic,
     /// A subscription.
     Subscription,
+    /// A snapshot.
+    Snapshot,
 }
 
 impl std::fmt::Display for Resource {
@@ -20,6 +22,7 @@ impl std::fmt::Display for Resource {
         f.write_str(match self {
             Self::Topic => "topic",
             Self::Subscription => "subscription",
+            Self::Snapshot => "snapshot",
         })
     }
 }
@@ -39,6 +42,9 @@ pub enum Error {
     /// Changed by someone else between reading and writing; repeat the call.
     #[error("{0} {1} was changed by another call at the same time; try again")]
     Contended(Resource, String),
+    /// The resource is not in a state in which this can be done; the text says why.
+    #[error("{0}")]
+    FailedPrecondition(String),
     /// The disk has no space for messages.
     #[error("no space left for new messages; free disk space or acknowledge what is stored")]
     Full,

@@ -4,14 +4,22 @@
 //! short lock guards one subscription, whoever calls runs its state machine inline, and no lock
 //! is held across an await.
 
+mod audit;
 mod broker;
 mod clock;
 mod consumer;
+mod dead_letter;
 mod definition;
 mod error;
+mod expiries;
+mod index;
 mod maintenance;
+mod options;
+mod rfc3339;
 mod runtime;
+mod seek;
 mod settings;
+mod snapshot;
 mod source;
 pub mod spawn;
 mod subscription;
@@ -20,10 +28,14 @@ mod timers;
 mod topic;
 mod waiters;
 
-pub use broker::{Broker, Options, Page};
+pub use audit::{Audit, AuditAct, AuditLog};
+pub use broker::{Broker, Page};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
 pub use definition::Unreadable;
 pub use error::{Error, Resource, Result};
-pub use subscription::{Cursor, Subscription};
+pub use options::Options;
+pub use seek::SeekTarget;
+pub use snapshot::Snapshot;
+pub use subscription::{AckReport, Cursor, Subscription};
 pub use topic::Topic;

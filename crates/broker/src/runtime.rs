@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use domain::Now;
 use parking_lot::Mutex;
 use storage::MessageLog;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::dead_letter;
 use crate::error::{Error, Result};
+use crate::expiries::Expiries;
+use crate::index::Index;
+use crate::options::Options;
 use crate::subscription::Subscription;
 use crate::timers::Timers;
 
@@ -17,24 +22,37 @@ use crate::timers::Timers;
 pub(crate) struct Runtime {
     pub(crate) log: Arc<dyn MessageLog>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
     pub(crate) timers: Timers,
     pub(crate) changed: Changed,
+    pub(crate) index: Index,
+    pub(crate) dead_letters: dead_letter::Queue,
+    pub(crate) expiries: Expiries,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
     failed: Notify,
 }
 
 impl Runtime {
-    pub(crate) fn new(log: Arc<dyn MessageLog>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(log: Arc<dyn MessageLog>, clock: Arc<dyn Clock>, options: Options) -> Self {
         Self {
             log,
             clock,
+            options,
             timers: Timers::default(),
             changed: Changed::default(),
+            index: Index::default(),
+            dead_letters: dead_letter::Queue::default(),
+            expiries: Expiries::default(),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Notify::new(),
         }
+    }
+
+    /// The present on both clocks.
+    pub(crate) fn now(&self) -> Now {
+        Now { moment: self.clock.now(), wall: self.clock.wall() }
     }
 
     /// `Err` once the log has failed or the server stops: nothing more is delivered then.

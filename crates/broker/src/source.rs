@@ -1,7 +1,7 @@
 //! Records for a `Delivery`: from what was fetched from disk, else from the log's memory.
 
 use domain::delivery::{self, Read};
-use domain::{Offset, OffsetRange, TopicId};
+use domain::{Offset, OffsetRange, Record, TopicId};
 use storage::{Batch, MessageLog, ReadLimit, TailRead};
 
 pub(crate) struct Source<'source> {
@@ -34,6 +34,35 @@ impl delivery::Source for Source<'_> {
             TailRead::NotInMemory => Read::Elsewhere,
         }
     }
+}
+
+/// What stands at one offset.
+pub(crate) enum Found {
+    Record(Record),
+    /// Nothing: it was dropped as no longer needed, or never was.
+    Gap,
+    /// A record that cannot be read.
+    Damaged,
+}
+
+/// Looks at one offset, in memory or on disk.
+pub(crate) async fn find(
+    log: &dyn MessageLog,
+    topic: TopicId,
+    offset: Offset,
+) -> storage::Result<Found> {
+    let limit = ReadLimit { records: 1, bytes: 0 };
+    let batch = match log.read_tail(topic, offset, limit) {
+        TailRead::Records(batch) => batch,
+        TailRead::AtEnd => return Ok(Found::Gap),
+        TailRead::NotInMemory => log.read(topic, offset, limit).await?,
+    };
+    let mut records = batch.records.into_iter();
+    Ok(match records.next().filter(|record| record.offset == offset) {
+        Some(record) => Found::Record(record),
+        None if batch.damaged.contains(&offset) => Found::Damaged,
+        None => Found::Gap,
+    })
 }
 
 /// The part of `batch` from `from` on, within the limits but at least one record.

@@ -1,22 +1,28 @@
 //! A subscription at run time: its settings and its `Delivery` under one short lock.
 
-use std::sync::Arc;
-use std::task::Waker;
-use std::time::Duration;
+mod acks;
+mod exhausted;
+mod journal;
+mod lanes;
+mod leasing;
 
-use domain::delivery::{
-    AckId, ConsumerId, Delivery, Effects, Flow, Lease, LeaseRequest, LeaseStatus,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use domain::delivery::{ConsumerId, Delivery, Effects, Flow};
 use domain::{
     Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, SubscriptionName,
     Timestamp,
 };
-use parking_lot::Mutex;
-use storage::{Batch, Commit, Urgency};
+use parking_lot::{Mutex, MutexGuard};
+use storage::{Receipt, Urgency};
 
+pub use acks::AckReport;
+pub(crate) use leasing::{Ask, Step};
+
+use crate::dead_letter::Trouble;
 use crate::error::{Error, Resource, Result};
 use crate::runtime::Runtime;
-use crate::source::Source;
 use crate::topic::Topic;
 use crate::waiters::Waiters;
 
@@ -27,6 +33,8 @@ pub struct Subscription {
     topic: Arc<Topic>,
     first: Offset,
     runtime: Arc<Runtime>,
+    /// When it was last used, on the wall clock.
+    used_at: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -35,15 +43,22 @@ struct State {
     version: u64,
     delivery: Delivery,
     waiters: Waiters,
+    /// Consumers that are open.
+    consumers: usize,
     /// Somebody reads older records from disk for all of them; the others wait.
     is_fetching: bool,
     /// It is on the list of what the next checkpoint saves.
     is_changed: bool,
     /// It is on the topic's list of those to wake.
     is_hungry: bool,
+    /// The server knows too many records for it to read on; it is told when there is room.
+    is_held_back: bool,
+    /// What it counts for in the server's index.
+    indexed: usize,
     /// When the timers will tick it.
     tick_at: Option<Moment>,
     saved: Cursor,
+    dead_letters: Trouble,
     is_deleted: bool,
 }
 
@@ -64,45 +79,26 @@ impl Cursor {
     }
 }
 
-/// What happened to a request for leases.
-pub(crate) enum Step {
-    /// Something was leased.
-    Leased,
-    /// Older records must be fetched from this offset on; the caller now has the turn to do it.
-    Fetch(Offset),
-    /// Nothing now; the waker is called when that changes.
-    Wait,
-    /// Much was looked at and nothing of it could be leased; others get the lock first.
-    Yield,
-    /// Another consumer fetches what is next; the waker is called when it is done.
-    WaitForFetch,
-}
-
-/// A consumer's request for leases.
-pub(crate) struct Ask<'ask> {
-    pub(crate) consumer: ConsumerId,
-    pub(crate) records_max: usize,
-    pub(crate) bytes_max: usize,
-    pub(crate) ack_deadline: Option<Duration>,
-    /// What the consumer fetched from disk.
-    pub(crate) fetched: Option<Batch>,
-    /// The consumer had the turn to fetch and gives it up with this request.
-    pub(crate) ends_fetch: bool,
-    /// The consumer was told to wait before; if it still stands in line, it leaves it.
-    pub(crate) has_waited: bool,
-    pub(crate) waker: &'ask Waker,
+/// What makes a subscription besides its topic and its `Delivery`.
+pub(crate) struct Definition {
+    pub(crate) id: SubscriptionId,
+    pub(crate) settings: Arc<domain::Subscription>,
+    /// The catalogue's version of them.
+    pub(crate) version: u64,
+    /// The first offset it was ever to deliver.
+    pub(crate) first: Offset,
+    /// When it was last used.
+    pub(crate) used_at: Timestamp,
 }
 
 impl Subscription {
     pub(crate) fn new(
-        id: SubscriptionId,
-        settings: Arc<domain::Subscription>,
-        version: u64,
+        definition: Definition,
         topic: Arc<Topic>,
-        first: Offset,
         delivery: Delivery,
         runtime: Arc<Runtime>,
     ) -> Self {
+        let Definition { id, settings, version, first, used_at } = definition;
         let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
         let name = settings.name.clone();
         let state = State {
@@ -110,14 +106,19 @@ impl Subscription {
             version,
             delivery,
             waiters: Waiters::default(),
+            consumers: 0,
             is_fetching: false,
             is_changed: false,
             is_hungry: false,
+            is_held_back: false,
+            indexed: 0,
             tick_at: None,
             saved,
+            dead_letters: Trouble::default(),
             is_deleted: false,
         };
-        Self { id, name, topic, first, runtime, state: Mutex::new(state) }
+        let used_at = AtomicU64::new(used_at.0);
+        Self { id, name, topic, first, runtime, used_at, state: Mutex::new(state) }
     }
 
     /// Which life of the name this is.
@@ -150,14 +151,6 @@ impl Subscription {
         (Arc::clone(&state.settings), state.version)
     }
 
-    pub(crate) fn set_settings(&self, settings: Arc<domain::Subscription>, version: u64) {
-        let mut state = self.state.lock();
-        state.delivery.update_settings(crate::settings::delivery(&settings));
-        state.settings = settings;
-        state.version = version;
-        state.waiters.wake_all();
-    }
-
     /// The cursor as it was last saved.
     pub fn cursor(&self) -> Cursor {
         self.state.lock().saved
@@ -168,197 +161,86 @@ impl Subscription {
         self.state.lock().delivery.outstanding()
     }
 
-    /// Settles the records that `ids` name. Late ids count too; those of records settled already
-    /// change nothing. An id of another subscription refuses the whole call before it starts.
-    pub fn acknowledge(self: &Arc<Self>, ids: &[AckId]) -> Result<()> {
-        self.check_ids(ids)?;
-        self.runtime.check_serving()?;
-        let now = self.runtime.clock.now();
+    /// Why the last exhausted message could not go to the dead letter topic; `None` once one
+    /// could.
+    pub fn dead_letter_error(&self) -> Option<String> {
+        self.state.lock().dead_letters.last_error()
+    }
+
+    /// How many exhausted messages went to the dead letter topic since the server started.
+    pub fn dead_lettered(&self) -> u64 {
+        self.state.lock().dead_letters.forwarded
+    }
+
+    /// How many exhausted messages were dropped since the server started, because there is no
+    /// dead letter policy.
+    pub fn dropped(&self) -> u64 {
+        self.state.lock().dead_letters.dropped
+    }
+
+    /// Takes changed settings, which the catalogue has.
+    pub(crate) fn set_settings(
+        self: &Arc<Self>,
+        settings: Arc<domain::Subscription>,
+        version: u64,
+    ) {
+        let now = self.runtime.now();
+        self.touch(now.wall);
+        let mut effects = Effects::default();
+        let mut state = self.state.lock();
+        state.delivery.update_settings(now, crate::settings::delivery(&settings), &mut effects);
+        if state.settings.dead_letter_policy != settings.dead_letter_policy {
+            state.dead_letters.forget_error();
+        }
+        state.settings = settings;
+        state.version = version;
+        drop(self.finish(&mut state, effects, Urgency::Ride));
+        state.waiters.wake_all();
+    }
+
+    /// Goes on from `progress` instead; durable when the receipt says so. Every ack id given out
+    /// so far is void.
+    pub(crate) fn seek(self: &Arc<Self>, progress: Progress) -> Result<Receipt> {
+        self.touch(self.runtime.clock.wall());
+        let mut state = self.lock_attached()?;
+        Ok(self.replace_progress(&mut state, progress))
+    }
+
+    /// Drops the backlog of a detached subscription and ends whoever waits for it.
+    pub(crate) fn drop_backlog(self: &Arc<Self>) -> Receipt {
         let end = self.runtime.log.end(self.topic.id());
-        let mut effects = Effects::default();
-        let mut state = self.lock_living()?;
-        for id in ids {
-            state.delivery.ack(now, id, end, &mut effects);
-        }
-        self.finish(&mut state, effects);
-        Ok(())
+        let mut state = self.state.lock();
+        self.replace_progress(&mut state, Progress::starting_at(end))
     }
 
-    /// Moves the deadline of the leases that `ids` name to `deadline` from now; zero gives the
-    /// records back. Ids of leases that are over are ignored.
-    pub fn modify_ack_deadline(self: &Arc<Self>, ids: &[AckId], deadline: Duration) -> Result<()> {
-        self.check_ids(ids)?;
-        self.runtime.check_serving()?;
-        let now = self.runtime.clock.now();
-        let mut effects = Effects::default();
-        let mut state = self.lock_living()?;
-        for id in ids {
-            state.delivery.extend(now, id, deadline, &mut effects);
-        }
-        self.finish(&mut state, effects);
-        Ok(())
-    }
-
-    fn check_ids(&self, ids: &[AckId]) -> Result<()> {
-        match ids.iter().position(|id| id.subscription() != self.id) {
-            None => Ok(()),
-            Some(at) => Err(domain::Invalid::new(
-                format!("ack_ids[{at}]"),
-                format!("was not given out by subscription {}", self.name),
-            )
-            .into()),
-        }
+    fn replace_progress(self: &Arc<Self>, state: &mut State, progress: Progress) -> Receipt {
+        state.delivery.seek(progress);
+        let replaced = Box::new(state.delivery.progress().clone());
+        let changes = vec![(self.id, ProgressChange::Replaced(replaced))];
+        let receipt = self.journal(state, changes, Urgency::Durable);
+        self.note_indexed(state);
+        state.waiters.wake_all();
+        receipt
     }
 
     pub(crate) fn open_consumer(&self, flow: Flow) -> Result<ConsumerId> {
         self.runtime.check_serving()?;
-        Ok(self.lock_living()?.delivery.open_consumer(flow))
+        self.touch(self.runtime.clock.wall());
+        let mut state = self.lock_attached()?;
+        state.consumers += 1;
+        Ok(state.delivery.open_consumer(flow))
     }
 
     /// Its leases stay until their deadlines. Whoever is next in line is woken, in case the wake
     /// meant for this consumer came too late.
     pub(crate) fn close_consumer(&self, consumer: ConsumerId) {
+        self.touch(self.runtime.clock.wall());
         let mut state = self.state.lock();
+        state.consumers -= 1;
         state.delivery.close_consumer(consumer);
         state.waiters.remove(consumer);
         state.waiters.wake_one();
-    }
-
-    /// The consumer that had the turn to fetch older records is done with it.
-    pub(crate) fn end_fetch(&self) {
-        let mut state = self.state.lock();
-        state.is_fetching = false;
-        state.waiters.wake_one();
-    }
-
-    /// Leases what `ask` may have now, or says what to wait for.
-    pub(crate) fn lease(self: &Arc<Self>, ask: &mut Ask<'_>, out: &mut Vec<Lease>) -> Result<Step> {
-        self.runtime.check_serving()?;
-        let mut state = self.lock_living()?;
-        if std::mem::take(&mut ask.ends_fetch) {
-            state.is_fetching = false;
-        }
-        if std::mem::take(&mut ask.has_waited) {
-            state.waiters.remove(ask.consumer);
-        }
-        loop {
-            let end = self.runtime.log.end(self.topic.id());
-            let status = self.lease_locked(&mut state, ask, end, out);
-            if !out.is_empty() {
-                if !matches!(status, LeaseStatus::Drained) {
-                    state.waiters.wake_one();
-                }
-                return Ok(Step::Leased);
-            }
-            match status {
-                LeaseStatus::Wanted(offset) if !state.is_fetching => {
-                    state.is_fetching = true;
-                    return Ok(Step::Fetch(offset));
-                }
-                LeaseStatus::Full => {
-                    state.waiters.wait_for_room(ask.consumer, ask.waker);
-                    state.waiters.wake_one();
-                    return Ok(Step::Wait);
-                }
-                LeaseStatus::More => return Ok(Step::Yield),
-                LeaseStatus::Wanted(_) => {
-                    state.waiters.wait_for_records(ask.consumer, ask.waker);
-                    self.become_hungry(&mut state);
-                    return Ok(Step::WaitForFetch);
-                }
-                LeaseStatus::Drained => {
-                    state.waiters.wait_for_records(ask.consumer, ask.waker);
-                    self.become_hungry(&mut state);
-                    if self.runtime.log.end(self.topic.id()) == end {
-                        return Ok(Step::Wait);
-                    }
-                }
-            }
-        }
-    }
-
-    fn lease_locked(
-        self: &Arc<Self>,
-        state: &mut State,
-        ask: &mut Ask<'_>,
-        end: Offset,
-        out: &mut Vec<Lease>,
-    ) -> LeaseStatus {
-        let request = LeaseRequest {
-            consumer: ask.consumer,
-            records_max: fair_share(state, end, ask.records_max),
-            bytes_max: ask.bytes_max,
-            ack_deadline: ask.ack_deadline.unwrap_or(state.settings.ack_deadline),
-            retained_since: self.runtime.clock.wall().minus(state.settings.message_retention),
-        };
-        let mut source = Source::new(&*self.runtime.log, self.topic.id(), &mut ask.fetched);
-        let mut effects = Effects::default();
-        let now = self.runtime.clock.now();
-        let status = state.delivery.lease(now, &request, &mut source, out, &mut effects);
-        self.finish(state, effects);
-        status
-    }
-
-    fn become_hungry(self: &Arc<Self>, state: &mut State) {
-        if !state.is_hungry {
-            state.is_hungry = true;
-            self.topic.add_hungry(self);
-        }
-    }
-
-    /// Records became visible.
-    pub(crate) fn on_visible(&self) {
-        let mut state = self.state.lock();
-        state.is_hungry = false;
-        state.waiters.wake_one();
-    }
-
-    /// Deadlines passed: what they held goes to whoever waits.
-    pub(crate) fn tick(self: &Arc<Self>, now: Moment) {
-        let mut state = self.state.lock();
-        state.tick_at = None;
-        let mut effects = Effects::default();
-        state.delivery.tick(now, &mut effects);
-        self.finish(&mut state, effects);
-    }
-
-    /// Journals what changed, wakes who gained by it, and keeps the timer right. Runs under the
-    /// lock, so that the order of frames in the log is the order of states.
-    fn finish(self: &Arc<Self>, state: &mut State, effects: Effects) {
-        let mut progress = Vec::new();
-        if !effects.settled.is_empty() {
-            progress.push((self.id, ProgressChange::Settled(effects.settled)));
-        }
-        if !effects.attempts.is_empty() {
-            progress.push((self.id, ProgressChange::Attempts(effects.attempts)));
-        }
-        if !progress.is_empty() {
-            // A failed log has told the server already; the ack then simply does not stick.
-            drop(self.runtime.log.commit(Commit {
-                appends: Vec::new(),
-                progress,
-                urgency: Urgency::Ride,
-            }));
-            if !state.is_changed {
-                state.is_changed = true;
-                self.runtime.changed.add(Arc::clone(self));
-            }
-        }
-        for consumer in effects.freed {
-            state.waiters.wake_full(consumer);
-        }
-        if effects.returned > 0 {
-            state.waiters.wake_one();
-        }
-        self.keep_timer(state);
-    }
-
-    fn keep_timer(self: &Arc<Self>, state: &mut State) {
-        let Some(at) = state.delivery.next_wake() else { return };
-        if state.tick_at.is_none_or(|planned| at < planned) {
-            state.tick_at = Some(at);
-            self.runtime.timers.add(at, Arc::downgrade(self));
-        }
+        state.pass_disk_on();
     }
 
     /// The progress to be checkpointed; from now on a further change asks for the next one.
@@ -376,9 +258,8 @@ impl Subscription {
     /// A checkpoint did not happen: put it on the list again.
     pub(crate) fn mark_changed(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        if !state.is_changed && !state.is_deleted {
-            state.is_changed = true;
-            self.runtime.changed.add(Arc::clone(self));
+        if !state.is_deleted {
+            self.note_changed(&mut state);
         }
     }
 
@@ -387,7 +268,7 @@ impl Subscription {
         let from = range.from.max(retained_from);
         let range = OffsetRange { from, to: range.to };
         let state = self.state.lock();
-        if range.is_empty() || state.is_deleted {
+        if range.is_empty() || state.is_deleted || state.settings.detached {
             Vec::new()
         } else if state.settings.retain_acked_messages {
             vec![range]
@@ -396,10 +277,18 @@ impl Subscription {
         }
     }
 
+    /// Calls `keep` with what is settled, before anything more can be. Attempts are left out.
+    pub(crate) fn with_progress<T>(&self, keep: impl FnOnce(Progress) -> T) -> Result<T> {
+        let state = self.lock_attached()?;
+        Ok(keep(state.delivery.progress().without_attempts()))
+    }
+
     /// Ends it: whoever holds or waits for something of it is told.
     pub(crate) fn mark_deleted(&self) {
         let mut state = self.state.lock();
         state.is_deleted = true;
+        let indexed = std::mem::take(&mut state.indexed);
+        self.give_index_back(indexed);
         state.waiters.wake_all();
     }
 
@@ -408,21 +297,51 @@ impl Subscription {
         self.state.lock().waiters.wake_all();
     }
 
-    fn lock_living(&self) -> Result<parking_lot::MutexGuard<'_, State>> {
+    fn lock_living(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state.lock();
         if state.is_deleted {
             return Err(Error::NotFound(Resource::Subscription, self.name.to_string()));
         }
         Ok(state)
     }
+
+    fn lock_attached(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock_living()?;
+        if state.settings.detached {
+            let name = &self.name;
+            let why = format!("subscription {name} is detached from its topic and has no messages");
+            return Err(Error::FailedPrecondition(why));
+        }
+        Ok(state)
+    }
 }
 
-/// What one consumer may take while others wait too: an equal part of what is there.
-fn fair_share(state: &State, end: Offset, records_max: usize) -> usize {
-    let others = state.waiters.in_line();
-    if others == 0 {
-        return records_max;
+/// When it was used.
+impl Subscription {
+    /// Notes that somebody uses it.
+    pub(crate) fn touch(&self, now: Timestamp) {
+        self.used_at.store(now.0, Ordering::Relaxed);
+        self.runtime.expiries.note_use();
     }
-    let available = usize::try_from(state.delivery.available(end)).unwrap_or(usize::MAX);
-    available.div_ceil(others + 1).clamp(1, records_max)
+
+    /// When it was last used; now, while a consumer is open.
+    pub(crate) fn used_at(&self, now: Timestamp) -> Timestamp {
+        let is_in_use = self.state.lock().consumers > 0;
+        if is_in_use { now } else { Timestamp(self.used_at.load(Ordering::Relaxed)) }
+    }
+
+    /// When it expires if nobody uses it until then; `None` = never.
+    pub(crate) fn expires_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let expiration = self.settings().expiration?;
+        Some(self.used_at(now).plus(expiration))
+    }
+}
+
+impl State {
+    /// Nobody reads from disk: whoever waited for that may look again.
+    fn pass_disk_on(&mut self) {
+        if !self.is_fetching {
+            self.waiters.wake_one_for_disk();
+        }
+    }
 }

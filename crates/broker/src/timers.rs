@@ -74,7 +74,7 @@ impl Timers {
     fn tick(&self, now: Moment) {
         while let Some(subscription) = self.pop_due(now) {
             if let Some(subscription) = subscription.upgrade() {
-                subscription.tick(now);
+                subscription.tick();
             }
         }
     }

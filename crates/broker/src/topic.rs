@@ -1,14 +1,19 @@
 //! A topic at run time: who publishes to it next, and who waits for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use domain::{Epoch, Message, Offset, OffsetRange, Timestamp, TopicId, TopicName};
+use domain::{
+    Epoch, Message, Offset, OffsetRange, ProgressChange, SubscriptionId, Timestamp, TopicId,
+    TopicName,
+};
 use parking_lot::Mutex;
 use storage::{Append, Claim, Commit, NewRecord, Receipt, Urgency};
 
 use crate::error::{Error, Resource, Result};
 use crate::runtime::Runtime;
+use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
 
 /// One life of a topic.
@@ -21,6 +26,15 @@ pub struct Topic {
     settings: Mutex<Versioned>,
     end: Mutex<End>,
     subscriptions: Mutex<Vec<Arc<Subscription>>>,
+    snapshots: Mutex<Vec<Arc<Snapshot>>>,
+    /// The publish time of the oldest message that a snapshot keeps; the greatest if there is
+    /// none.
+    snapshots_since: AtomicU64,
+    /// Whether a dead letter policy names it.
+    is_dead_letter: AtomicBool,
+    /// How long every message is kept, in microseconds; zero = not for the topic's own sake.
+    /// Beside the settings, so that whoever leases takes no lock for it.
+    kept_us: AtomicU64,
     hungry: Mutex<Vec<Arc<Subscription>>>,
     /// Whether `hungry` holds anybody, so that a publish nobody waits for takes no lock.
     is_hungry: AtomicBool,
@@ -51,7 +65,7 @@ impl Topic {
         claim: Claim,
         runtime: Arc<Runtime>,
     ) -> Self {
-        Self {
+        let topic = Self {
             id,
             name: settings.settings.name.clone(),
             epoch: claim.epoch,
@@ -64,9 +78,15 @@ impl Topic {
                 deleted: false,
             }),
             subscriptions: Mutex::default(),
+            snapshots: Mutex::default(),
+            snapshots_since: AtomicU64::new(u64::MAX),
+            is_dead_letter: AtomicBool::new(false),
+            kept_us: AtomicU64::new(0),
             hungry: Mutex::default(),
             is_hungry: AtomicBool::new(false),
-        }
+        };
+        topic.note_retention();
+        topic
     }
 
     /// Its name; `_deleted-topic_` is the API's word for it once it is deleted.
@@ -98,38 +118,89 @@ impl Topic {
 
     pub(crate) fn set_settings(&self, settings: Versioned) {
         *self.settings.lock() = settings;
+        self.note_retention();
     }
 
-    /// Whether it was deleted; its log then lives on for the subscriptions left.
+    /// Whether it was deleted; its log then lives on for the subscriptions and snapshots left.
     pub fn is_deleted(&self) -> bool {
         self.end.lock().deleted
     }
 
     /// Ends publishing; returns the offset that will never be used.
     pub(crate) fn mark_deleted(&self) -> Offset {
-        let mut end = self.end.lock();
-        end.deleted = true;
-        end.next
+        let next = {
+            let mut end = self.end.lock();
+            end.deleted = true;
+            end.next
+        };
+        self.note_retention();
+        next
     }
 
     /// Takes a deletion back that could not be stored.
     pub(crate) fn unmark_deleted(&self) {
         self.end.lock().deleted = false;
+        self.note_retention();
+    }
+}
+
+/// How long messages are kept.
+impl Topic {
+    /// Notes whether a dead letter policy names it.
+    pub(crate) fn set_dead_letter(&self, is_dead_letter: bool) {
+        self.is_dead_letter.store(is_dead_letter, Ordering::SeqCst);
+        self.note_retention();
     }
 
+    /// How long every message is kept, whoever has acked it; `None` = only while somebody needs
+    /// it. A deleted topic keeps nothing for its own sake.
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        match self.kept_us.load(Ordering::SeqCst) {
+            0 => None,
+            kept_us => Some(Duration::from_micros(kept_us)),
+        }
+    }
+
+    /// Whatever decides about the retention is changed under the broker's lock for definitions,
+    /// so that no two of these run at a time.
+    fn note_retention(&self) {
+        let is_dead_letter = self.is_dead_letter.load(Ordering::SeqCst);
+        let as_dead_letter = is_dead_letter.then_some(self.runtime.options.dead_letter_retention);
+        let retention = self.settings().message_retention.max(as_dead_letter);
+        let retention = retention.filter(|_| !self.is_deleted()).unwrap_or_default();
+        let kept_us = u64::try_from(retention.as_micros()).unwrap_or(u64::MAX);
+        self.kept_us.store(kept_us, Ordering::SeqCst);
+    }
+
+    /// The earliest publish time of what a subscription, which itself keeps messages for `own`,
+    /// may be given at `now`. What the topic or a snapshot keeps is there for all of them.
+    pub(crate) fn leasable_since(&self, now: Timestamp, own: Duration) -> Timestamp {
+        let retention = self.retention().map_or(own, |retention| retention.max(own));
+        let snapshots_since = Timestamp(self.snapshots_since.load(Ordering::SeqCst));
+        now.minus(retention).min(snapshots_since)
+    }
+}
+
+/// Publishing.
+impl Topic {
     /// Appends `messages` in one commit and returns their offsets once they are durable.
     pub async fn publish(&self, messages: Vec<Message>) -> Result<OffsetRange> {
         if !self.runtime.log.has_room() {
             self.runtime.log.room().await?;
         }
         let count = messages.len() as u64;
-        let (first, receipt) = self.queue(messages)?;
+        let (first, receipt) = self.queue(messages, Vec::new())?;
         receipt.await?;
         Ok(OffsetRange { from: first, to: first.plus(count) })
     }
 
-    /// Gives the messages their offsets and queues them, under one short lock.
-    fn queue(&self, messages: Vec<Message>) -> Result<(Offset, Receipt)> {
+    /// Gives the messages their offsets and queues them, and `progress` with them in the same
+    /// commit, under one short lock. Nothing happened if it is refused.
+    pub(crate) fn queue(
+        &self,
+        messages: Vec<Message>,
+        progress: Vec<(SubscriptionId, ProgressChange)>,
+    ) -> Result<(Offset, Receipt)> {
         let mut end = self.end.lock();
         if end.deleted {
             return Err(Error::NotFound(Resource::Topic, self.name.to_string()));
@@ -142,30 +213,22 @@ impl Topic {
             .into_iter()
             .map(|message| NewRecord { message, publish_time, addressee: None })
             .collect();
-        let append = Append { topic: self.id, epoch: self.epoch, first: end.next, records };
-        let receipt = self.runtime.log.commit(Commit {
-            appends: vec![append],
-            progress: Vec::new(),
-            urgency: Urgency::Durable,
-        });
-        match receipt.refused() {
-            Some(error) => {
-                // A group that found the disk full gave its offsets back: go on from there.
-                if let storage::Error::Fenced { epoch, next, .. } = error
-                    && *epoch == self.epoch
-                {
-                    end.next = *next;
-                }
-                Err(error.clone().into())
-            }
-            None => {
-                let first = end.next;
-                end.next = first.plus(count);
-                Ok((first, receipt))
-            }
+        let first = end.next;
+        let append = Append { topic: self.id, epoch: self.epoch, first, records };
+        let urgency = Urgency::Durable;
+        let receipt = self.runtime.log.commit(Commit { appends: vec![append], progress, urgency });
+        // A commit that was taken keeps its offsets whatever becomes of it; one that was refused
+        // has used none.
+        if let Some(error) = receipt.refused() {
+            return Err(error.clone().into());
         }
+        end.next = first.plus(count);
+        Ok((first, receipt))
     }
+}
 
+/// Who reads it.
+impl Topic {
     pub(crate) fn attach(&self, subscription: Arc<Subscription>) {
         self.subscriptions.lock().push(subscription);
     }
@@ -175,11 +238,47 @@ impl Topic {
         self.hungry.lock().retain(|other| other.id() != subscription.id());
     }
 
-    /// The subscriptions on it, in order of creation.
+    /// The subscriptions on it, in order of creation. Detached ones are on it no more.
     pub fn subscriptions(&self) -> Vec<Arc<Subscription>> {
         self.subscriptions.lock().clone()
     }
 
+    /// From now on what `snapshot` leaves unacked is kept. Once more when it has learnt how far
+    /// back that reaches.
+    pub(crate) fn add_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        let mut snapshots = self.snapshots.lock();
+        if !snapshots.iter().any(|other| Arc::ptr_eq(other, snapshot)) {
+            snapshots.push(Arc::clone(snapshot));
+        }
+        self.note_snapshots(&snapshots);
+    }
+
+    pub(crate) fn remove_snapshot(&self, snapshot: &Arc<Snapshot>) {
+        let mut snapshots = self.snapshots.lock();
+        snapshots.retain(|other| !Arc::ptr_eq(other, snapshot));
+        self.note_snapshots(&snapshots);
+    }
+
+    fn note_snapshots(&self, snapshots: &[Arc<Snapshot>]) {
+        let since = snapshots.iter().map(|snapshot| snapshot.keeps_since().0).min();
+        self.snapshots_since.store(since.unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// The snapshots of its subscriptions, in order of creation.
+    pub(crate) fn snapshots(&self) -> Vec<Arc<Snapshot>> {
+        self.snapshots.lock().clone()
+    }
+
+    /// Whether nobody can publish to it or read it any more.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_deleted()
+            && self.subscriptions.lock().is_empty()
+            && self.snapshots.lock().is_empty()
+    }
+}
+
+/// Who waits for records.
+impl Topic {
     /// Asks for `subscription` to be woken by the next record. The caller looks at the log once
     /// more afterwards: a record may have become visible in between.
     pub(crate) fn add_hungry(&self, subscription: &Arc<Subscription>) {

@@ -87,9 +87,9 @@ pub const PROJECT_ID_CHARS_MAX: usize = 127;
 /// Bytes of the JSON of one request, at most. Ours: base64 makes data a third longer, and what
 /// fits over gRPC shall fit over REST too.
 pub const JSON_BYTES_MAX: usize = REQUEST_BYTES_MAX * 3 / 2;
-/// Bytes of message bodies one Pull returns, at most, except that one message always fits. Ours:
-/// it keeps an answer within what clients accept.
-pub const PULL_BYTES_MAX: usize = REQUEST_BYTES_MAX;
+/// Bytes of message bodies one Pull or one response of a stream returns, at most, except that one
+/// message always fits. Ours: it keeps answers short, and well within what clients accept.
+pub const PULL_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a subscription's `postrider.description`, at most. Ours.
 pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
 /// Entries of a subscription's `postrider.metadata`, at most. Ours.

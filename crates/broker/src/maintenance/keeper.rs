@@ -47,7 +47,7 @@ fn retentions(topic: &Topic) -> Vec<Duration> {
         .iter()
         .map(|subscription| subscription.settings().message_retention)
         .collect();
-    all.extend(topic.settings().message_retention);
+    all.extend(topic.retention());
     all.sort_unstable();
     all.dedup();
     all
@@ -59,14 +59,17 @@ impl Keep for Keeper {
         // A retention that was set after this trim began keeps everything.
         let from = |retention| kept.retained_from.get(&retention).copied().unwrap_or_default();
         let mut needed = Vec::new();
-        if let Some(retention) = kept.topic.settings().message_retention
-            && !kept.topic.is_deleted()
-        {
+        if let Some(retention) = kept.topic.retention() {
             needed.push(OffsetRange { from: from(retention).max(range.from), to: range.to });
         }
         for subscription in kept.topic.subscriptions() {
             let retained_from = from(subscription.settings().message_retention);
             needed.extend(subscription.needed(range, retained_from));
+        }
+        // After the subscriptions: what one of them acked in between, a snapshot that was taken
+        // before that ack leaves unacked.
+        for snapshot in kept.topic.snapshots() {
+            needed.extend(snapshot.progress().unacked_in(range));
         }
         union(needed)
     }

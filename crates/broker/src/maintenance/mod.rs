@@ -1,4 +1,5 @@
 //! Chores that run beside the work, one file each.
 
 pub(crate) mod checkpointer;
+pub(crate) mod expirer;
 pub(crate) mod keeper;

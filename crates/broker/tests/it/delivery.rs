@@ -16,7 +16,7 @@ async fn what_is_acked_never_comes_again() {
     let leases = fixture.pull("sub", 10).await;
     assert_eq!(texts(&leases), ["a", "b", "c"]);
     // Out of order: b and c first.
-    subscription.acknowledge(&ack_ids(&leases[1..])).unwrap();
+    subscription.acknowledge(&ack_ids(&leases[1..])).await.unwrap();
     fixture.reopen().await;
     assert_eq!(texts(&fixture.pull("sub", 10).await), ["a"]);
 }
@@ -30,7 +30,7 @@ async fn a_late_ack_from_before_a_stop_still_counts() {
     let leases = fixture.pull("sub", 10).await;
     fixture.reopen().await;
     let subscription = fixture.broker.subscription(&subscription_name("sub")).unwrap();
-    subscription.acknowledge(&ack_ids(&leases)).unwrap();
+    subscription.acknowledge(&ack_ids(&leases)).await.unwrap();
     assert!(fixture.pull("sub", 10).await.is_empty());
 }
 
@@ -59,7 +59,7 @@ async fn a_nack_gives_the_record_to_the_next_who_asks() {
     let subscription = fixture.subscription(&topic, "sub").await;
     fixture.publish(&topic, &["a", "b"]).await;
     let leases = fixture.pull("sub", 1).await;
-    subscription.modify_ack_deadline(&ack_ids(&leases), Duration::ZERO).unwrap();
+    subscription.modify_ack_deadline(&ack_ids(&leases), Duration::ZERO).await.unwrap();
     assert_eq!(texts(&fixture.pull("sub", 10).await), ["a", "b"]);
 }
 
@@ -135,8 +135,8 @@ async fn the_cursor_shows_what_is_saved() {
     let before = subscription.cursor();
     assert_eq!(before.resume.0, ids[0]);
     let leases = fixture.pull("sub", 10).await;
-    subscription.acknowledge(&ack_ids(&leases[..1])).unwrap();
-    subscription.acknowledge(&ack_ids(&leases[2..])).unwrap();
+    subscription.acknowledge(&ack_ids(&leases[..1])).await.unwrap();
+    subscription.acknowledge(&ack_ids(&leases[2..])).await.unwrap();
     assert_eq!(subscription.cursor(), before, "not saved yet");
     let saved = async {
         while subscription.cursor() == before {
@@ -169,7 +169,7 @@ async fn an_ack_id_of_another_subscription_is_refused() {
     let other = fixture.subscription(&topic, "two").await;
     fixture.publish(&topic, &["a"]).await;
     let leases = fixture.pull("one", 10).await;
-    let refused = other.acknowledge(&ack_ids(&leases)).err().unwrap();
+    let refused = other.acknowledge(&ack_ids(&leases)).await.err().unwrap();
     assert!(refused.to_string().starts_with("ack_ids[0]: "), "{refused}");
     assert_eq!(texts(&fixture.pull("two", 10).await), ["a"]);
 }

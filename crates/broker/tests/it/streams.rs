@@ -31,7 +31,7 @@ async fn a_stream_is_given_no_more_than_it_may_hold() {
     assert!(next(&mut stream).now_or_never().is_none());
     let (more, ()) = tokio::join!(next(&mut stream), async {
         tokio::task::yield_now().await;
-        subscription.acknowledge(&ack_ids(&held[..1])).unwrap();
+        subscription.acknowledge(&ack_ids(&held[..1])).await.unwrap();
     });
     assert_eq!(texts(&more.unwrap()), ["c"]);
 }

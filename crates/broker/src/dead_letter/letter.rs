@@ -1,0 +1,153 @@
+//! The message that goes to the dead letter topic.
+
+use domain::delivery::{Exhausted, Failure};
+use domain::{Invalid, Message, Record, Subscription, message};
+
+use crate::rfc3339;
+
+/// Bytes of `last_error`, at most.
+const LAST_ERROR_BYTES_MAX: usize = 1_024;
+
+/// The message of `record`, with what happened to it in its attributes: Google's, and ours.
+///
+/// A message that went through a dead letter topic before keeps its first `original_message_id`.
+pub(super) fn write(
+    subscription: &Subscription,
+    exhausted: &Exhausted,
+    record: &Record,
+) -> Result<Message, Invalid> {
+    let read = message::decode(&record.body);
+    let mut message = read.map_err(|error| Invalid::new("message", error.to_string()))?;
+    let attempts = exhausted.attempts.to_string();
+    let name = &subscription.name;
+    let mut set = |key: &str, value: String| message.attributes.insert(key.to_owned(), value);
+    set("CloudPubSubDeadLetterSourceSubscription", name.id().to_owned());
+    set("CloudPubSubDeadLetterSourceSubscriptionProject", name.project().id().to_owned());
+    let published = rfc3339::text(record.publish_time);
+    set("CloudPubSubDeadLetterSourceTopicPublishTime", published);
+    set("CloudPubSubDeadLetterSourceDeliveryCount", attempts.clone());
+    set("original_subscription", name.to_string());
+    set("failure_reason", reason(subscription, exhausted).to_owned());
+    set("attempts", attempts);
+    let id = || record.offset.to_string();
+    message.attributes.entry("original_message_id".to_owned()).or_insert_with(id);
+    tell_failure(&mut message, exhausted.failure.as_ref());
+    Ok(message)
+}
+
+fn reason(subscription: &Subscription, exhausted: &Exhausted) -> &'static str {
+    match subscription.attempts_allowed() {
+        Some(max) if exhausted.attempts >= max => "max_delivery_attempts_exceeded",
+        _ => "skipped",
+    }
+}
+
+/// What an earlier dead lettering said of its own failure is not left standing.
+fn tell_failure(message: &mut Message, failure: Option<&Failure>) {
+    let class = failure.map(|failure| failure.class.to_owned());
+    let error = failure.and_then(|failure| failure.message.as_deref()).map(bounded);
+    let status = failure.and_then(|failure| failure.status).map(|status| status.to_string());
+    for (key, value) in [("error_class", class), ("last_error", error), ("last_status", status)] {
+        match value {
+            Some(value) => message.attributes.insert(key.to_owned(), value),
+            None => message.attributes.remove(key),
+        };
+    }
+}
+
+fn bounded(text: &str) -> String {
+    let mut end = text.len().min(LAST_ERROR_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use bytes::{Bytes, BytesMut};
+    use domain::{DeadLetterPolicy, Offset, SubscriptionName, Timestamp, TopicName};
+
+    use super::*;
+
+    fn subscription() -> Subscription {
+        let topic = |id| TopicName::parse("topic", &format!("projects/p/topics/{id}")).unwrap();
+        let name = SubscriptionName::parse("name", "projects/p/subscriptions/sub").unwrap();
+        Subscription {
+            dead_letter_policy: Some(DeadLetterPolicy::new(topic("dead"), Some(5), None)),
+            ..Subscription::new(name, topic("orders"))
+        }
+    }
+
+    fn record(message: &Message) -> Record {
+        let (offset, publish_time) = (Offset(77), Timestamp(1_800_000_000_000_001));
+        let mut body = BytesMut::new();
+        message::encode(message, offset, publish_time, &mut body);
+        Record { offset, publish_time, addressee: None, body: body.freeze() }
+    }
+
+    fn exhausted(attempts: u32, failure: Option<Failure>) -> Exhausted {
+        Exhausted { offset: Offset(77), attempts, failure }
+    }
+
+    fn original() -> Message {
+        Message {
+            data: Bytes::from_static(b"hello"),
+            attributes: BTreeMap::from([("color".to_owned(), "red".to_owned())]),
+            ordering_key: "k".to_owned(),
+        }
+    }
+
+    #[test]
+    fn it_is_the_message_and_what_happened_to_it() {
+        let failure = Failure {
+            class: "timeout",
+            status: Some(504),
+            message: Some(Arc::from("ä".repeat(600))),
+        };
+        let letter =
+            write(&subscription(), &exhausted(5, Some(failure)), &record(&original())).unwrap();
+        assert_eq!(letter.data, original().data);
+        assert_eq!(letter.ordering_key, "k");
+        let expected = [
+            ("CloudPubSubDeadLetterSourceDeliveryCount", "5"),
+            ("CloudPubSubDeadLetterSourceSubscription", "sub"),
+            ("CloudPubSubDeadLetterSourceSubscriptionProject", "p"),
+            ("CloudPubSubDeadLetterSourceTopicPublishTime", "2027-01-15T08:00:00.000001Z"),
+            ("attempts", "5"),
+            ("color", "red"),
+            ("error_class", "timeout"),
+            ("failure_reason", "max_delivery_attempts_exceeded"),
+            ("last_error", &"ä".repeat(512)),
+            ("last_status", "504"),
+            ("original_message_id", "77"),
+            ("original_subscription", "projects/p/subscriptions/sub"),
+        ];
+        let attributes =
+            letter.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        assert_eq!(attributes.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn the_first_message_id_stays_and_an_old_failure_does_not() {
+        let mut message = original();
+        for (key, value) in [("original_message_id", "3"), ("last_status", "500")] {
+            message.attributes.insert(key.to_owned(), value.to_owned());
+        }
+        let nacked = exhausted(5, Some(Failure::NACK));
+        let letter = write(&subscription(), &nacked, &record(&message)).unwrap();
+        let get = |key: &str| letter.attributes.get(key).map(String::as_str);
+        assert_eq!(get("original_message_id"), Some("3"));
+        assert_eq!((get("error_class"), get("last_status")), (Some("nack"), None));
+    }
+
+    #[test]
+    fn one_that_an_operator_gave_up_early_says_so() {
+        let letter = write(&subscription(), &exhausted(2, None), &record(&original())).unwrap();
+        assert_eq!(letter.attributes.get("failure_reason").map(String::as_str), Some("skipped"));
+        assert_eq!(letter.attributes.get("error_class"), None);
+    }
+}

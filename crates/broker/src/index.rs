@@ -1,0 +1,90 @@
+//! How many records may be known and wait, over all subscriptions (RULES C5).
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use domain::delivery::INDEXED_MAX;
+use parking_lot::Mutex;
+
+use crate::subscription::Subscription;
+
+/// Most of them on one server.
+const SERVER_MAX: usize = 1_000_000;
+
+/// What every subscription may have, however many the others have.
+const EACH_MIN: usize = 1_000;
+
+/// So much must be free before those who were held back are told.
+const ROOM_TOLD: usize = 10_000;
+
+/// What all subscriptions have together, and who wanted more.
+#[derive(Default)]
+pub(crate) struct Index {
+    total: AtomicUsize,
+    held_back: Mutex<Vec<Weak<Subscription>>>,
+    /// Whether `held_back` holds anybody, so that others take no lock.
+    holds_back: AtomicBool,
+}
+
+impl Index {
+    /// How many a subscription that has `own` may have now.
+    pub(crate) fn allowance(&self, own: usize) -> usize {
+        own.saturating_add(self.room()).clamp(EACH_MIN, INDEXED_MAX)
+    }
+
+    /// A subscription has so many more.
+    pub(crate) fn grow(&self, by: usize) {
+        self.total.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// A subscription has so many less. Returns those who may have more again.
+    pub(crate) fn shrink(&self, by: usize) -> Vec<Weak<Subscription>> {
+        self.total.fetch_sub(by, Ordering::SeqCst);
+        if !self.holds_back.load(Ordering::SeqCst) || !self.has_room() {
+            return Vec::new();
+        }
+        let mut held_back = self.held_back.lock();
+        self.holds_back.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *held_back)
+    }
+
+    /// Has `subscription` told when there is room again. The caller looks at `has_room` once more
+    /// afterwards: it may have come in between.
+    pub(crate) fn hold_back(&self, subscription: Weak<Subscription>) {
+        let mut held_back = self.held_back.lock();
+        held_back.push(subscription);
+        self.holds_back.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.room() >= ROOM_TOLD
+    }
+
+    fn room(&self) -> usize {
+        SERVER_MAX.saturating_sub(self.total.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_may_have_its_own_limit_while_there_is_room() {
+        let index = Index::default();
+        assert_eq!(index.allowance(0), INDEXED_MAX);
+        index.grow(SERVER_MAX - 500);
+        assert_eq!(index.allowance(20_000), 20_500);
+        assert_eq!(index.allowance(0), EACH_MIN, "however full the server is");
+    }
+
+    #[test]
+    fn whoever_was_held_back_is_told_once_there_is_room() {
+        let index = Index::default();
+        index.grow(SERVER_MAX);
+        index.hold_back(Weak::new());
+        assert_eq!(index.shrink(ROOM_TOLD - 1).len(), 0, "too little is free");
+        assert_eq!(index.shrink(1).len(), 1);
+        assert_eq!(index.shrink(5).len(), 0, "told once");
+    }
+}

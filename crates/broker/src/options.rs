@@ -1,0 +1,39 @@
+//! What the broker can be told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::audit::{Audit, AuditLog};
+
+/// What the broker can be told.
+#[derive(Clone)]
+pub struct Options {
+    /// How often changed progress is saved.
+    pub progress_flush: Duration,
+    /// How long a topic that a dead letter policy names keeps its messages, subscribed or not,
+    /// acked or not.
+    pub dead_letter_retention: Duration,
+    /// Who keeps the record of what operators do by hand.
+    pub audit: Arc<dyn Audit>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self {
+            progress_flush: Duration::from_secs(5),
+            dead_letter_retention: 14 * DAY,
+            audit: Arc::new(AuditLog),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("progress_flush", &self.progress_flush)
+            .field("dead_letter_retention", &self.dead_letter_retention)
+            .finish_non_exhaustive()
+    }
+}

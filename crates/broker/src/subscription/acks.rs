@@ -1,0 +1,125 @@
+//! Acks, nacks and extensions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Invalid;
+use domain::delivery::{AckId, AckOutcome, Effects, ExtendOutcome};
+use storage::{Commit, Receipt, Urgency};
+
+use super::Subscription;
+use crate::error::Result;
+
+/// What became of a call's ack ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AckReport {
+    /// The places, within the call, of ids that count no more, ascending. Empty without
+    /// exactly-once delivery: there a late id is no error.
+    pub stale: Vec<usize>,
+}
+
+impl Subscription {
+    /// Settles the records that `ids` name.
+    ///
+    /// Late ids count too; those of records settled already change nothing. An id of another
+    /// subscription refuses the whole call before it starts. With exactly-once delivery only ids
+    /// of leases that have not ended count, the others are reported; and when this returns, the
+    /// acks that are not reported are on stable storage.
+    pub async fn acknowledge(self: &Arc<Self>, ids: &[AckId]) -> Result<AckReport> {
+        let (report, receipt) = self.ack_all(ids)?;
+        confirm(receipt).await?;
+        Ok(report)
+    }
+
+    /// Moves the deadline of the leases that `ids` name to `deadline` from now; zero gives the
+    /// records back. Ids of leases that are over are ignored, and reported with exactly-once
+    /// delivery.
+    pub async fn modify_ack_deadline(
+        self: &Arc<Self>,
+        ids: &[AckId],
+        deadline: Duration,
+    ) -> Result<AckReport> {
+        let (report, receipt) = self.extend_all(ids, deadline)?;
+        confirm(receipt).await?;
+        Ok(report)
+    }
+
+    fn ack_all(self: &Arc<Self>, ids: &[AckId]) -> Result<(AckReport, Option<Receipt>)> {
+        self.runtime.check_serving()?;
+        let now = self.runtime.now();
+        self.touch(now.wall);
+        let end = self.runtime.log.end(self.topic.id());
+        let (mut report, mut effects) = (AckReport::default(), Effects::default());
+        let mut state = self.lock_living()?;
+        let exactly_once = state.settings.exactly_once;
+        self.check_ids(ids, exactly_once)?;
+        for (at, id) in ids.iter().enumerate() {
+            let outcome = state.delivery.ack(now.moment, id, end, &mut effects);
+            if exactly_once && !counts(outcome) {
+                report.stale.push(at);
+            }
+        }
+        if !exactly_once {
+            drop(self.finish(&mut state, effects, Urgency::Ride));
+            return Ok((report, None));
+        }
+        let receipt = self.finish(&mut state, effects, Urgency::Durable);
+        // An ack that was repeated may be on its way to the disk still.
+        let is_repeated = receipt.is_none() && report.stale.len() < ids.len();
+        let barrier = is_repeated.then(|| self.runtime.log.commit(Commit::barrier()));
+        Ok((report, receipt.or(barrier)))
+    }
+
+    fn extend_all(
+        self: &Arc<Self>,
+        ids: &[AckId],
+        deadline: Duration,
+    ) -> Result<(AckReport, Option<Receipt>)> {
+        self.runtime.check_serving()?;
+        let now = self.runtime.now();
+        self.touch(now.wall);
+        let (mut report, mut effects) = (AckReport::default(), Effects::default());
+        let mut state = self.lock_living()?;
+        let exactly_once = state.settings.exactly_once;
+        self.check_ids(ids, exactly_once)?;
+        for (at, id) in ids.iter().enumerate() {
+            let outcome = state.delivery.extend(now, id, deadline, &mut effects);
+            let is_late = matches!(outcome, ExtendOutcome::Stale | ExtendOutcome::Foreign);
+            if exactly_once && is_late {
+                report.stale.push(at);
+            }
+        }
+        if !exactly_once {
+            drop(self.finish(&mut state, effects, Urgency::Ride));
+            return Ok((report, None));
+        }
+        Ok((report, self.finish(&mut state, effects, Urgency::Durable)))
+    }
+
+    /// With exactly-once delivery an id of another subscription is one that does not count.
+    fn check_ids(&self, ids: &[AckId], exactly_once: bool) -> Result<()> {
+        match ids.iter().position(|id| id.subscription() != self.id) {
+            Some(at) if !exactly_once => Err(Invalid::new(
+                format!("ack_ids[{at}]"),
+                format!("was not given out by subscription {}", self.name),
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn counts(outcome: AckOutcome) -> bool {
+    match outcome {
+        AckOutcome::Settled | AckOutcome::Provisional | AckOutcome::AlreadySettled => true,
+        AckOutcome::Stale | AckOutcome::Foreign | AckOutcome::Beyond => false,
+    }
+}
+
+/// Waits until what the receipt stands for is durable.
+pub(super) async fn confirm(receipt: Option<Receipt>) -> Result<()> {
+    match receipt {
+        Some(receipt) => Ok(receipt.await.map(drop)?),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,135 @@
+//! Records that were tried as often as they may be, under the subscription's lock.
+
+use std::sync::Arc;
+
+use domain::delivery::{Effects, Exhausted};
+use domain::{Message, Offset, OffsetRange, ProgressChange};
+use storage::{Receipt, Urgency};
+
+use super::{State, Subscription};
+use crate::dead_letter::Outcome;
+use crate::error::Result;
+use crate::topic::Topic;
+
+impl Subscription {
+    /// Appends `message` to the dead letter topic and settles the record it was made from, in one
+    /// commit. An error means that neither happened.
+    ///
+    /// With `lane` it counts as exhausted too if it blocks that lane. The lock of the
+    /// subscription is taken before that of the dead letter topic's end, which may be that of its
+    /// own topic.
+    pub(crate) fn forward_exhausted(
+        self: &Arc<Self>,
+        offset: Offset,
+        lane: Option<&str>,
+        topic: &Topic,
+        message: Message,
+    ) -> Result<Outcome> {
+        let mut state = self.lock_attached()?;
+        let policy = state.settings.dead_letter_policy.as_ref();
+        let is_policy = policy.is_some_and(|policy| policy.topic == *topic.name());
+        if !is_policy || !state.is_given_up(offset, lane) {
+            return Ok(state.not_exhausted(offset));
+        }
+        let settled = ProgressChange::Settled(vec![OffsetRange::one(offset)]);
+        let (_, receipt) = topic.queue(vec![message], vec![(self.id, settled)])?;
+        state.dead_letters.forwarded += 1;
+        state.dead_letters.forget_error();
+        // What else this settles rides behind that commit: the order of frames stays that of
+        // states.
+        drop(self.settle_locked(&mut state, offset, Urgency::Ride));
+        Ok(Outcome::Settled(Some(receipt)))
+    }
+
+    /// Settles an exhausted record, or one that blocks `lane`.
+    pub(crate) fn settle_exhausted(
+        self: &Arc<Self>,
+        offset: Offset,
+        lane: Option<&str>,
+        urgency: Urgency,
+    ) -> Result<Outcome> {
+        let mut state = self.lock_attached()?;
+        if !state.is_given_up(offset, lane) {
+            return Ok(state.not_exhausted(offset));
+        }
+        Ok(Outcome::Settled(self.settle_locked(&mut state, offset, urgency)))
+    }
+
+    /// Settles such a record that nobody will get, and says so.
+    pub(crate) fn drop_exhausted(
+        self: &Arc<Self>,
+        exhausted: &Exhausted,
+        lane: Option<&str>,
+        urgency: Urgency,
+    ) -> Result<Outcome> {
+        let offset = exhausted.offset;
+        let mut state = self.lock_attached()?;
+        // A policy that was given in the meantime has asked for it to be forwarded already.
+        let has_policy = lane.is_none() && state.settings.dead_letter_policy.is_some();
+        if has_policy || !state.is_given_up(offset, lane) {
+            return Ok(state.not_exhausted(offset));
+        }
+        let receipt = self.settle_locked(&mut state, offset, urgency);
+        state.dead_letters.dropped += 1;
+        drop(state);
+        tracing::error!(
+            subscription = %self.name,
+            message_id = %offset,
+            attempts = exhausted.attempts,
+            "message dropped: its attempts are exhausted and it can go to no dead letter topic"
+        );
+        Ok(Outcome::Settled(receipt))
+    }
+
+    fn settle_locked(
+        self: &Arc<Self>,
+        state: &mut State,
+        offset: Offset,
+        urgency: Urgency,
+    ) -> Option<Receipt> {
+        let mut effects = Effects::default();
+        if !state.delivery.is_exhausted(offset) {
+            state.delivery.skip(offset, &mut effects);
+            effects.exhausted.clear();
+        }
+        state.delivery.settle_exhausted(self.runtime.now(), offset, &mut effects);
+        self.finish(state, effects, urgency)
+    }
+
+    /// Gives an exhausted record back, to be tried once more: `error` is why it could not go.
+    pub(crate) fn spare_exhausted(
+        self: &Arc<Self>,
+        offset: Offset,
+        error: String,
+    ) -> Result<Outcome> {
+        let now = self.runtime.now();
+        let mut effects = Effects::default();
+        let mut state = self.lock_attached()?;
+        if state.dead_letters.note_error(now.moment, error.clone()) {
+            tracing::error!(subscription = %self.name, error, "cannot dead-letter a message");
+        }
+        state.delivery.spare(now, offset, &mut effects);
+        drop(self.finish(&mut state, effects, Urgency::Ride));
+        Ok(Outcome::NotExhausted)
+    }
+}
+
+impl State {
+    /// Whether a record is exhausted, or blocks `lane` of which an operator gives it up.
+    fn is_given_up(&self, offset: Offset, lane: Option<&str>) -> bool {
+        let delivery = &self.delivery;
+        let blocks = |key| {
+            delivery.blocked_by(key) == Some(offset)
+                || delivery.attempts_unread().iter().any(|&(unread, _)| unread == offset)
+        };
+        delivery.is_exhausted(offset) || lane.is_some_and(blocks)
+    }
+
+    fn not_exhausted(&self, offset: Offset) -> Outcome {
+        if self.delivery.progress().is_acked(offset) {
+            Outcome::AlreadySettled
+        } else {
+            Outcome::NotExhausted
+        }
+    }
+}

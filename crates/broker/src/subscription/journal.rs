@@ -1,0 +1,107 @@
+//! What a subscription leaves behind after each step: frames in the log, wake-ups, a timer.
+
+use std::sync::Arc;
+
+use domain::delivery::Effects;
+use domain::{ProgressChange, SubscriptionId};
+use storage::{Commit, Receipt, Urgency};
+
+use super::{State, Subscription};
+use crate::dead_letter::Job;
+
+impl Subscription {
+    /// Journals what changed, wakes who gained by it, and keeps the timer right. Runs under the
+    /// lock, so that the order of frames in the log is the order of states.
+    ///
+    /// The receipt is that of the frames, if there are any.
+    pub(super) fn finish(
+        self: &Arc<Self>,
+        state: &mut State,
+        effects: Effects,
+        urgency: Urgency,
+    ) -> Option<Receipt> {
+        let Effects { settled, attempts, exhausted, freed, returned } = effects;
+        let mut changes = Vec::new();
+        if !settled.is_empty() {
+            changes.push((self.id, ProgressChange::Settled(settled)));
+        }
+        if !attempts.is_empty() {
+            changes.push((self.id, ProgressChange::Attempts(attempts)));
+        }
+        let receipt = (!changes.is_empty()).then(|| self.journal(state, changes, urgency));
+        for exhausted in exhausted {
+            let subscription = Arc::clone(self);
+            self.runtime.dead_letters.add(Job { subscription, exhausted, skip: None });
+        }
+        for consumer in freed {
+            state.waiters.wake(consumer);
+        }
+        if returned > 0 {
+            state.waiters.wake_one();
+        }
+        self.note_indexed(state);
+        self.keep_timer(state);
+        receipt
+    }
+
+    /// Queues frames. A failed log has told the server already; what changed then simply does
+    /// not stick.
+    pub(super) fn journal(
+        self: &Arc<Self>,
+        state: &mut State,
+        progress: Vec<(SubscriptionId, ProgressChange)>,
+        urgency: Urgency,
+    ) -> Receipt {
+        self.note_changed(state);
+        self.runtime.log.commit(Commit { appends: Vec::new(), progress, urgency })
+    }
+
+    pub(super) fn note_changed(self: &Arc<Self>, state: &mut State) {
+        if !state.is_changed {
+            state.is_changed = true;
+            self.runtime.changed.add(Arc::clone(self));
+        }
+    }
+
+    /// Keeps the server's count of known records right.
+    pub(super) fn note_indexed(&self, state: &mut State) {
+        let indexed = state.delivery.indexed();
+        let before = std::mem::replace(&mut state.indexed, indexed);
+        if indexed > before {
+            self.runtime.index.grow(indexed - before);
+        } else if indexed < before {
+            self.give_index_back(before - indexed);
+        }
+    }
+
+    /// Others that wanted to know more records may be told by it. They are ticked by the timers:
+    /// their locks are not taken while this one is held.
+    pub(super) fn give_index_back(&self, indexed: usize) {
+        for held_back in self.runtime.index.shrink(indexed) {
+            self.runtime.timers.add(self.runtime.clock.now(), held_back);
+        }
+    }
+
+    fn keep_timer(self: &Arc<Self>, state: &mut State) {
+        let Some(at) = state.delivery.next_wake() else { return };
+        if state.tick_at.is_none_or(|planned| at < planned) {
+            state.tick_at = Some(at);
+            self.runtime.timers.add(at, Arc::downgrade(self));
+        }
+    }
+
+    /// Deadlines passed: what they held goes to whoever waits.
+    pub(crate) fn tick(self: &Arc<Self>) {
+        let now = self.runtime.now();
+        let mut effects = Effects::default();
+        let mut state = self.state.lock();
+        if state.tick_at.is_some_and(|planned| planned <= now.moment) {
+            state.tick_at = None;
+        }
+        if std::mem::take(&mut state.is_held_back) {
+            state.waiters.wake_one();
+        }
+        state.delivery.tick(now, &mut effects);
+        drop(self.finish(&mut state, effects, Urgency::Ride));
+    }
+}

@@ -1,0 +1,166 @@
+//! Lanes, as an operator sees them and acts on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::delivery::{Effects, Exhausted, LaneState, LaneView, Ordering};
+use domain::progress::Attempt;
+use domain::{Now, Offset, Poison, Record, message};
+use storage::Urgency;
+use tokio::sync::oneshot;
+
+use super::Subscription;
+use super::acks::confirm;
+use crate::audit::AuditAct;
+use crate::dead_letter::{Job, Skip};
+use crate::error::{Error, Result};
+use crate::source::{Found, find};
+
+/// Most records that are read to learn which lanes they block.
+const UNREAD_MAX: usize = 1_000;
+
+impl Subscription {
+    /// The lanes that have something to do, those blocked longest first. Behind them come lanes
+    /// that were blocked when the server stopped and were not read since.
+    pub async fn lanes(self: &Arc<Self>, blocked_only: bool) -> Result<Vec<LaneView>> {
+        let now = self.runtime.now();
+        let mut lanes = self.lock_attached()?.delivery.lanes(now);
+        let mut unread = self.unread_lanes(now).await?;
+        for lane in &lanes {
+            unread.remove(&lane.key);
+        }
+        lanes.extend(unread.into_values());
+        if blocked_only {
+            lanes.retain(|lane| lane.state.is_blocked());
+        }
+        Ok(lanes)
+    }
+
+    /// Lets the message that blocks the lane `key` be tried at once, as if it had never been.
+    /// Durable when it returns; `FailedPrecondition` if nothing blocks the lane.
+    pub async fn release_lane(self: &Arc<Self>, key: &str) -> Result<()> {
+        let offset = self.blocked_by(key).await?;
+        let receipt = {
+            let now = self.runtime.now();
+            let mut effects = Effects::default();
+            let mut state = self.lock_attached()?;
+            if !state.delivery.release(now, offset, &mut effects) {
+                return Err(self.not_blocked(key));
+            }
+            self.finish(&mut state, effects, Urgency::Durable)
+        };
+        confirm(receipt).await?;
+        self.audit("release", key, offset);
+        Ok(())
+    }
+
+    /// Gives the message up that blocks the lane `key`: it goes to the dead letter topic if there
+    /// is one, and is dropped otherwise. Durable when it returns; `FailedPrecondition` if nothing
+    /// blocks the lane, or if the dead letter topic does not exist.
+    pub async fn skip_lane(self: &Arc<Self>, key: &str) -> Result<()> {
+        let offset = self.blocked_by(key).await?;
+        let attempt = self.lock_attached()?.delivery.progress().attempt(offset);
+        let attempts = attempt.map_or(0, |attempt| attempt.count);
+        let (answer, answered) = oneshot::channel();
+        self.runtime.dead_letters.add(Job {
+            subscription: Arc::clone(self),
+            exhausted: Exhausted { offset, attempts, failure: None },
+            skip: Some(Skip { key: key.to_owned(), answer }),
+        });
+        answered.await.unwrap_or(Err(Error::Closing))?;
+        self.audit("skip", key, offset);
+        Ok(())
+    }
+
+    /// The message that blocks the lane `key`.
+    async fn blocked_by(self: &Arc<Self>, key: &str) -> Result<Offset> {
+        self.runtime.check_serving()?;
+        let now = self.runtime.now();
+        self.touch(now.wall);
+        let known = self.lock_attached()?.delivery.blocked_by(key);
+        if let Some(offset) = known {
+            return Ok(offset);
+        }
+        let unread = self.unread_lanes(now).await?;
+        let blocked = unread.get(key).filter(|lane| lane.state.is_blocked());
+        blocked.and_then(|lane| lane.next).ok_or_else(|| self.not_blocked(key))
+    }
+
+    fn not_blocked(&self, key: &str) -> Error {
+        let name = &self.name;
+        Error::FailedPrecondition(format!("lane {key:?} of subscription {name} is not blocked"))
+    }
+
+    fn audit(&self, act: &'static str, key: &str, offset: Offset) {
+        self.runtime.options.audit.record(&AuditAct {
+            at: self.runtime.clock.wall(),
+            subscription: self.name.clone(),
+            act,
+            key: key.to_owned(),
+            message_id: offset.to_string(),
+        });
+    }
+
+    /// The lanes of records that failed and were not read since the restart, by key.
+    async fn unread_lanes(&self, now: Now) -> Result<BTreeMap<String, LaneView>> {
+        let (settings, mut unread) = {
+            let state = self.lock_attached()?;
+            (Arc::clone(&state.settings), state.delivery.attempts_unread())
+        };
+        let mut lanes = BTreeMap::new();
+        if settings.ordering() == Ordering::None {
+            return Ok(lanes);
+        }
+        unread.truncate(UNREAD_MAX);
+        for (offset, attempt) in unread {
+            let found = find(&*self.runtime.log, self.topic.id(), offset).await?;
+            let Found::Record(record) = found else { continue };
+            let Some(key) = lane_key(&settings, &record) else { continue };
+            lanes
+                .entry(key.to_owned())
+                .and_modify(|lane: &mut LaneView| lane.pending += 1)
+                .or_insert_with(|| unread_lane(&settings, now, key, offset, attempt));
+        }
+        Ok(lanes)
+    }
+}
+
+/// The lane of a record, as `Delivery` will find it; `None` = it goes freely.
+fn lane_key<'record>(
+    settings: &domain::Subscription,
+    record: &'record Record,
+) -> Option<&'record str> {
+    let key = match (settings.ordering(), &settings.lane_by) {
+        (Ordering::None, _) => return None,
+        (Ordering::Fifo, _) => return Some(""),
+        (Ordering::ByKey, None) => message::ordering_key(&record.body).ok()?,
+        (Ordering::ByKey, Some(name)) => message::attribute(&record.body, name).ok()??,
+    };
+    (!key.is_empty()).then_some(key)
+}
+
+fn unread_lane(
+    settings: &domain::Subscription,
+    now: Now,
+    key: &str,
+    offset: Offset,
+    attempt: Attempt,
+) -> LaneView {
+    let is_exhausted = settings.attempts_allowed().is_some_and(|max| attempt.count >= max);
+    let state = match settings.poison {
+        Poison::Halt if is_exhausted => LaneState::Halted,
+        Poison::Skip if is_exhausted => LaneState::Exhausted,
+        _ if attempt.due > now.wall => LaneState::BackingOff,
+        _ => LaneState::Moving,
+    };
+    LaneView {
+        key: key.to_owned(),
+        state,
+        next: Some(offset),
+        attempts: attempt.count,
+        blocked_since: None,
+        next_attempt_at: (state == LaneState::BackingOff).then_some(attempt.due),
+        pending: 1,
+        last_class: None,
+    }
+}

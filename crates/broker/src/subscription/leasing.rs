@@ -1,0 +1,168 @@
+//! Leasing: what a consumer may have now, or what it waits for.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use domain::Offset;
+use domain::delivery::{ConsumerId, Effects, INDEXED_MAX, Lease, LeaseRequest, LeaseStatus};
+use storage::{Batch, Urgency};
+
+use super::{State, Subscription};
+use crate::error::Result;
+use crate::source::Source;
+
+/// What happened to a request for leases.
+pub(crate) enum Step {
+    /// Something was leased.
+    Leased,
+    /// Older records must be fetched from this offset on; the caller now has the turn to do it.
+    Fetch(Offset),
+    /// Nothing now; the waker is called when that changes.
+    Wait,
+    /// Much was looked at and nothing of it could be leased; others get the lock first.
+    Yield,
+    /// Another consumer fetches from disk; the waker is called when it is done.
+    WaitForFetch,
+}
+
+/// A consumer's request for leases.
+pub(crate) struct Ask<'ask> {
+    pub(crate) consumer: ConsumerId,
+    pub(crate) records_max: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) ack_deadline: Option<Duration>,
+    /// What the consumer fetched from disk.
+    pub(crate) fetched: Option<Batch>,
+    /// The consumer had the turn to fetch and gives it up with this request.
+    pub(crate) ends_fetch: bool,
+    /// The consumer was told to wait before; if it still stands in line, it leaves it.
+    pub(crate) has_waited: bool,
+    pub(crate) waker: &'ask Waker,
+}
+
+impl Subscription {
+    /// Leases what `ask` may have now, or says what to wait for.
+    pub(crate) fn lease(self: &Arc<Self>, ask: &mut Ask<'_>, out: &mut Vec<Lease>) -> Result<Step> {
+        self.runtime.check_serving()?;
+        let mut state = self.lock_attached()?;
+        if std::mem::take(&mut ask.ends_fetch) {
+            state.is_fetching = false;
+        }
+        if std::mem::take(&mut ask.has_waited) {
+            state.waiters.remove(ask.consumer);
+        }
+        let step = self.step(&mut state, ask, out);
+        state.pass_disk_on();
+        Ok(step)
+    }
+
+    fn step(self: &Arc<Self>, state: &mut State, ask: &mut Ask<'_>, out: &mut Vec<Lease>) -> Step {
+        loop {
+            let end = self.runtime.log.end(self.topic.id());
+            let (status, indexed_max) = self.lease_locked(state, ask, end, out);
+            if !out.is_empty() {
+                if !matches!(status, LeaseStatus::Drained) {
+                    state.waiters.wake_one();
+                }
+                return Step::Leased;
+            }
+            match status {
+                LeaseStatus::Wanted(offset) if !state.is_fetching => {
+                    state.is_fetching = true;
+                    return Step::Fetch(offset);
+                }
+                LeaseStatus::Wanted(_) => {
+                    state.waiters.wait_for_disk(ask.consumer, ask.waker);
+                    return Step::WaitForFetch;
+                }
+                LeaseStatus::Full => {
+                    state.waiters.wait_for_room(ask.consumer, ask.waker);
+                    state.waiters.wake_one();
+                    return Step::Wait;
+                }
+                LeaseStatus::More => return Step::Yield,
+                LeaseStatus::Drained => {
+                    state.waiters.wait_for_records(ask.consumer, ask.waker);
+                    self.become_hungry(state);
+                    let may_go_on = self.is_freed_at_once(state, indexed_max);
+                    if self.runtime.log.end(self.topic.id()) == end && !may_go_on {
+                        return Step::Wait;
+                    }
+                    // It goes on, and so must not be woken in another's place.
+                    state.waiters.remove(ask.consumer);
+                }
+            }
+        }
+    }
+
+    /// Also says how many records may be known.
+    fn lease_locked(
+        self: &Arc<Self>,
+        state: &mut State,
+        ask: &mut Ask<'_>,
+        end: Offset,
+        out: &mut Vec<Lease>,
+    ) -> (LeaseStatus, usize) {
+        let now = self.runtime.now();
+        let settings = &state.settings;
+        let indexed_max = self.runtime.index.allowance(state.delivery.indexed());
+        let request = LeaseRequest {
+            consumer: ask.consumer,
+            records_max: fair_share(state, end, ask.records_max),
+            bytes_max: ask.bytes_max,
+            ack_deadline: ask.ack_deadline.unwrap_or(settings.ack_deadline),
+            retained_since: self.topic.leasable_since(now.wall, settings.message_retention),
+            indexed_max,
+        };
+        let mut source = Source::new(&*self.runtime.log, self.topic.id(), &mut ask.fetched);
+        let mut effects = Effects::default();
+        let status = state.delivery.lease(now, &request, &mut source, out, &mut effects);
+        drop(self.finish(state, effects, Urgency::Ride));
+        (status, indexed_max)
+    }
+
+    /// Whether it could not read on because the whole server knows too many records, and could
+    /// now. If it still cannot, it is told when it can.
+    fn is_freed_at_once(self: &Arc<Self>, state: &mut State, indexed_max: usize) -> bool {
+        if indexed_max == INDEXED_MAX || state.delivery.indexed() < indexed_max {
+            return false;
+        }
+        if !state.is_held_back {
+            state.is_held_back = true;
+            self.runtime.index.hold_back(Arc::downgrade(self));
+        }
+        self.runtime.index.has_room()
+    }
+
+    fn become_hungry(self: &Arc<Self>, state: &mut State) {
+        if !state.is_hungry {
+            state.is_hungry = true;
+            self.topic.add_hungry(self);
+        }
+    }
+
+    /// Records became visible.
+    pub(crate) fn on_visible(&self) {
+        let mut state = self.state.lock();
+        state.is_hungry = false;
+        state.waiters.wake_one();
+    }
+
+    /// The consumer that had the turn to fetch older records is done with it.
+    pub(crate) fn end_fetch(&self) {
+        let mut state = self.state.lock();
+        state.is_fetching = false;
+        state.pass_disk_on();
+    }
+}
+
+/// What one consumer may take while others wait too: an equal part of what is there.
+fn fair_share(state: &State, end: Offset, records_max: usize) -> usize {
+    let others = state.waiters.in_line();
+    if others == 0 {
+        return records_max;
+    }
+    let available = usize::try_from(state.delivery.available(end)).unwrap_or(usize::MAX);
+    available.div_ceil(others + 1).clamp(1, records_max)
+}

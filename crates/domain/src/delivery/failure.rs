@@ -7,7 +7,7 @@ use super::backoffs::Waiting;
 use super::lane::{Hold, LaneId, Trouble};
 use super::leases::Held;
 use super::returned::{Back, Standing};
-use super::{Delivery, Effects, REREAD_MAX};
+use super::{Delivery, Effects};
 use crate::offset::Offset;
 use crate::policy::Poison;
 use crate::progress::Attempt;
@@ -110,7 +110,7 @@ impl Delivery {
         let mut ended = Vec::new();
         self.lanes.give_back(lane, offset, count, !self.settings.exactly_once, &mut ended);
         if self.lanes.pending() > self.indexed_max / 2 {
-            self.lanes.forget_tail(lane, REREAD_MAX);
+            self.lanes.forget_all_but_next(lane);
         }
         // Acks from before a restart whose lanes are not known: some may be behind this record.
         self.early.split_off(&offset);

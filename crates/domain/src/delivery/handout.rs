@@ -6,7 +6,7 @@ use super::lane::{Hold, LaneId};
 use super::leases::Held;
 use super::returned::{Back, Standing};
 use super::{
-    AckId, Delivery, Effects, Lease, LeaseRequest, LeaseStatus, OUTSTANDING_MAX, REREAD_MAX, Read,
+    AckId, Delivery, Effects, Lease, LeaseRequest, LeaseStatus, OUTSTANDING_MAX, Ordering, Read,
     Source,
 };
 use crate::offset::{Offset, OffsetRange, Record};
@@ -18,6 +18,7 @@ use crate::time::{Moment, Now};
 const RECORDS_PASSED_MAX: usize = 10_000;
 
 /// Most records read at a time when more are read than could be leased: many are passed over.
+/// Also the most of one lane that are taken up when it is read again.
 const READ_AHEAD_MAX: usize = 1_000;
 
 /// Most bytes read at a time when more are read than could be leased.
@@ -125,8 +126,12 @@ impl Handout<'_> {
         if let Some(lane) = self.delivery.lanes.next_for(self.request.consumer) {
             let outcome = self.serve_lane(lane, source);
             // Whatever happened, what the lane has left is not forgotten. Nobody is woken for it:
-            // nothing became available that was not so before.
-            self.delivery.lanes.make_ready(lane);
+            // nothing became available that was not so before. A lane that was stopped stays
+            // first, or lanes that lie far apart would each want what the other's turn drops.
+            match &outcome {
+                Ok(()) => drop(self.delivery.lanes.make_ready(lane)),
+                Err(_) => self.delivery.lanes.put_back(lane),
+            }
             return outcome;
         }
         self.read_fresh(narrow(records_max), source)
@@ -221,25 +226,23 @@ impl Handout<'_> {
         from: Offset,
         source: &mut dyn Source,
     ) -> Result<(), Stop> {
-        let (covered, records) = match source.read(from, READ_AHEAD_MAX, READ_AHEAD_BYTES_MAX) {
-            Read::Records { covered, records, .. } => (covered, records),
-            Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(from))),
-            Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
-        };
+        let (covered, records, damaged) =
+            match source.read(from, READ_AHEAD_MAX, READ_AHEAD_BYTES_MAX) {
+                Read::Records { covered, records, damaged } => (covered, records, damaged),
+                Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(from))),
+                Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+            };
         let fresh = self.delivery.fresh;
-        let mut end = covered.to.min(fresh);
-        let mut taken = 0;
-        for record in records {
-            if record.offset >= end {
-                break;
-            }
-            if taken == REREAD_MAX {
-                end = record.offset;
-                break;
+        let end = covered.to.min(fresh);
+        let mut damaged = damaged.into_iter().filter(|&offset| offset < end).peekable();
+        for record in records.into_iter().filter(|record| record.offset < end) {
+            while let Some(offset) = damaged.next_if(|&offset| offset < record.offset) {
+                self.take_up_damaged(id, offset);
             }
             self.passed += 1;
-            taken += usize::from(self.take_up(id, &record));
+            self.take_up(id, &record);
         }
+        damaged.for_each(|offset| self.take_up_damaged(id, offset));
         if let Some(lane) = self.delivery.lanes.get_mut(id) {
             lane.more_from = (end < fresh).then_some(end);
         }
@@ -248,13 +251,20 @@ impl Handout<'_> {
         Ok(())
     }
 
+    /// Where all records are in one lane, an unreadable one is known to be of it.
+    fn take_up_damaged(&mut self, id: LaneId, offset: Offset) {
+        if self.delivery.settings.ordering == Ordering::Fifo {
+            self.delivery.lanes.push_pending(id, offset, 0);
+        }
+    }
+
     /// Indexes a record if it is one of the lane's and still to be delivered.
-    fn take_up(&mut self, id: LaneId, record: &Record) -> bool {
+    fn take_up(&mut self, id: LaneId, record: &Record) {
         let delivery = &mut *self.delivery;
         let key = delivery.settings.lane_key(record);
         let is_of_lane = key.is_some() && delivery.lanes.get(id).map(|lane| lane.key()) == key;
         if !is_of_lane || delivery.progress.is_acked(record.offset) {
-            return false;
+            return;
         }
         match delivery.leases.get(record.offset).copied() {
             Some(held) => delivery.adopt(Some(id), &held),
@@ -264,7 +274,6 @@ impl Handout<'_> {
                 delivery.lanes.push_pending(id, record.offset, failed);
             }
         }
-        true
     }
 }
 
@@ -361,9 +370,9 @@ impl Handout<'_> {
         }
         if is_crowded && !lane.is_empty() {
             lane.more_from = Some(offset);
-            return;
+        } else {
+            self.delivery.lanes.push_pending(id, offset, failed);
         }
-        self.delivery.lanes.push_pending(id, offset, failed);
         self.delivery.consider(self.now, id, None, self.effects);
     }
 
@@ -496,7 +505,7 @@ impl Handout<'_> {
 
     /// Whose a damaged record is, nobody can read. Where all records are in one lane it is known.
     fn pass_damaged(&mut self, offset: Offset) {
-        if self.delivery.settings.ordering != super::Ordering::Fifo {
+        if self.delivery.settings.ordering != Ordering::Fifo {
             return;
         }
         let id = self.delivery.lanes.open("");

@@ -227,12 +227,12 @@ impl Lanes {
         self.pending += added;
     }
 
-    /// Forgets all but the first `keep` of the records that wait at the end of the lane: they are
+    /// Forgets the records that wait at the end of the lane, but not the next to go: they are
     /// read again when it is their turn.
-    pub(super) fn forget_tail(&mut self, id: LaneId, keep: usize) {
+    pub(super) fn forget_all_but_next(&mut self, id: LaneId) {
         let Some(lane) = self.get_mut(id) else { return };
         let before = lane.pending;
-        while lane.pending > keep
+        while lane.pending > 1
             && let Some(last) = lane.entries.back()
             && last.state == State::Pending
         {
@@ -286,6 +286,19 @@ impl Lanes {
         }
         self.rings.entry(owner).or_default().push_back(id);
         Some(Taker::Owner(owner))
+    }
+
+    /// Puts a lane that was taken from its ring back where it stood: its turn is not over.
+    pub(super) fn put_back(&mut self, id: LaneId) {
+        match self.make_ready(id) {
+            None => {}
+            Some(Taker::Anybody) => self.ring.rotate_right(1),
+            Some(Taker::Owner(owner)) => {
+                if let Some(ring) = self.rings.get_mut(&owner) {
+                    ring.rotate_right(1);
+                }
+            }
+        }
     }
 
     /// Takes the next lane that may give something to `consumer` out of its ring.

@@ -73,9 +73,6 @@ pub const OUTSTANDING_MAX: usize = 1_000_000;
 /// failed delivery.
 pub const INDEXED_MAX: usize = 100_000;
 
-/// Most records of one lane taken up at a time when the lane is read again.
-const REREAD_MAX: usize = 1_000;
-
 /// Late acks from before a restart that are kept until their records are read.
 const EARLY_ACKS_MAX: usize = 10_000;
 

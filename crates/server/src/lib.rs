@@ -4,6 +4,7 @@
 //! themselves are in `api`, which gRPC and REST share.
 
 mod api;
+mod audit;
 pub mod cli;
 pub mod config;
 mod convert;

@@ -17,7 +17,8 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::api::Api;
-use crate::config::Config;
+use crate::audit::AuditFile;
+use crate::config::{self, Config};
 use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
 use crate::net::{self, Phase};
@@ -103,16 +104,16 @@ impl Server {
         closer: Closer,
         started: Started,
     ) -> Result<Self, Error> {
-        let clock = Arc::new(SystemClock::start());
-        let options = broker::Options { progress_flush: config.storage.progress_flush };
-        let broker = Broker::open(engine, clock, options).await.map_err(Error::Load)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        let opening = Broker::open(engine, Arc::clone(&clock), options(config));
+        let broker = opening.await.map_err(Error::Load)?;
         make_resources(&broker, config).await?;
 
         let (phase, phases) = watch::channel(Phase::Serving);
         let (ready, readiness) = watch::channel(true);
         let health = HealthReporter::new();
         set_health(&health, ServingStatus::Serving).await;
-        let api = Api::new(Arc::clone(&broker), config.limits.pull_wait);
+        let api = Api::new(Arc::clone(&broker), clock, config.limits.pull_wait);
         let body_timeout = config.limits.body_timeout;
         let gate = Gate {
             grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
@@ -168,6 +169,20 @@ impl Server {
         let closer = self.closer;
         let closing = tokio::task::spawn_blocking(move || closer.close());
         within(self.grace.max(CLOSING_MIN), closing).await?.map_err(StopError::Panicked)
+    }
+}
+
+/// What the settings say about the broker.
+fn options(config: &Config) -> broker::Options {
+    let plain = broker::Options::default();
+    broker::Options {
+        progress_flush: config.storage.progress_flush,
+        dead_letter_retention: config.dead_letter.retention,
+        audit: match config.engine {
+            config::Engine::Disk => Arc::new(AuditFile::new(&config.data_dir)),
+            // There is no folder to keep it in.
+            config::Engine::Memory => plain.audit,
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use broker::Error;
 use domain::Invalid;
 use tonic::{Code, Status};
 use wire::json::JsonError;
+use wire::rpc::ErrorInfo;
 
 /// A refused call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) struct Refusal {
     /// The field at fault as the definitions spell it, if there is one.
     field: Option<String>,
     problem: String,
+    /// The cause by its name, where programs act on it.
+    info: Option<Box<ErrorInfo>>,
 }
 
 /// What calls return.
@@ -23,7 +26,7 @@ pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 impl Refusal {
     /// A refusal that is not about one field.
     pub(crate) fn new(code: Code, problem: impl Into<String>) -> Self {
-        Self { code, field: None, problem: problem.into() }
+        Self { code, field: None, problem: problem.into(), info: None }
     }
 
     /// A call that is not built.
@@ -37,7 +40,27 @@ impl Refusal {
             code: Code::Unimplemented,
             field: Some(field.into()),
             problem: "not implemented".to_owned(),
+            info: None,
         }
+    }
+
+    /// Ack ids that count no more, on an exactly-once subscription. Official clients read which
+    /// ones from the detail; the other ids of the call are done. All are listed, however many:
+    /// clients take 4 MiB of metadata for it.
+    pub(crate) fn ack_ids_void(ids: impl IntoIterator<Item = String>) -> Self {
+        let metadata = ids.into_iter().map(|id| (id, VOID_ACK_ID.to_owned())).collect();
+        let info = ErrorInfo {
+            reason: "EXACTLY_ONCE_ACKID_FAILURE".to_owned(),
+            domain: "pubsub.googleapis.com".to_owned(),
+            metadata,
+        };
+        let problem = "some ack ids are void: their leases are over, or they never were ack ids";
+        Self { info: Some(Box::new(info)), ..Self::new(Code::InvalidArgument, problem) }
+    }
+
+    /// The cause by its name, if it has one.
+    pub(crate) fn info(&self) -> Option<&ErrorInfo> {
+        self.info.as_deref()
     }
 
     /// The message as REST words it: fields in camel case.
@@ -102,15 +125,30 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What Google calls an ack id that will never count again.
+const VOID_ACK_ID: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
+
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code, refusal.to_string())
+        let message = refusal.to_string();
+        match refusal.info {
+            None => Self::new(refusal.code, message),
+            Some(info) => {
+                let details = info.encode_status(refusal.code.into(), &message);
+                Self::with_details(refusal.code, message, details)
+            }
+        }
     }
 }
 
 impl From<Invalid> for Refusal {
     fn from(invalid: Invalid) -> Self {
-        Self { code: Code::InvalidArgument, field: Some(invalid.field), problem: invalid.problem }
+        Self {
+            code: Code::InvalidArgument,
+            field: Some(invalid.field),
+            problem: invalid.problem,
+            info: None,
+        }
     }
 }
 
@@ -128,6 +166,7 @@ impl From<Error> for Refusal {
             Error::NotFound(..) => Code::NotFound,
             Error::AlreadyExists(..) => Code::AlreadyExists,
             Error::Contended(..) => Code::Aborted,
+            Error::FailedPrecondition(_) => Code::FailedPrecondition,
             Error::Full => Code::ResourceExhausted,
             Error::Closing => Code::Unavailable,
             Error::Unreadable(..) => Code::Internal,
@@ -206,6 +245,12 @@ mod tests {
                 "ALREADY_EXISTS",
             ),
             (Error::Contended(Resource::Topic, name()), Code::Aborted, 409, "ABORTED"),
+            (
+                Error::FailedPrecondition("not now".to_owned()),
+                Code::FailedPrecondition,
+                400,
+                "FAILED_PRECONDITION",
+            ),
             (Error::Full, Code::ResourceExhausted, 429, "RESOURCE_EXHAUSTED"),
             (Error::Closing, Code::Unavailable, 503, "UNAVAILABLE"),
             (storage::Error::Unavailable(io()).into(), Code::Unavailable, 503, "UNAVAILABLE"),
@@ -218,6 +263,20 @@ mod tests {
             assert_eq!(refusal.http_code().as_u16(), http, "{refusal}");
             assert_eq!(refusal.code_name(), word, "{refusal}");
         }
+    }
+
+    #[test]
+    fn void_ack_ids_are_named_in_a_detail() {
+        let refusal = Refusal::ack_ids_void(["a".to_owned(), "b".to_owned()]);
+        let info = refusal.info().unwrap().clone();
+        let listed: Vec<_> =
+            info.metadata.iter().map(|(id, why)| (id.as_str(), why.as_str())).collect();
+        assert_eq!(listed, [("a", VOID_ACK_ID), ("b", VOID_ACK_ID)]);
+        let status = Status::from(refusal);
+        let encoded = info.encode_status(3, status.message());
+        assert_eq!((status.code(), status.details()), (Code::InvalidArgument, &encoded[..]));
+        let plain = Status::from(Refusal::new(Code::NotFound, "no"));
+        assert!(plain.details().is_empty());
     }
 
     #[test]

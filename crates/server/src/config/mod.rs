@@ -75,6 +75,8 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// How messages are kept.
     pub storage: Storage,
+    /// What becomes of messages whose attempts are exhausted.
+    pub dead_letter: DeadLetter,
     /// What clients may take up.
     pub limits: Limits,
     /// What is logged.
@@ -160,6 +162,15 @@ pub struct Storage {
     /// Messages of the memory engine.
     #[serde(deserialize_with = "units::bytes")]
     pub memory_max: u64,
+}
+
+/// What becomes of messages whose attempts are exhausted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeadLetter {
+    /// How long a dead letter topic keeps its messages, whoever has acked them.
+    #[serde(deserialize_with = "units::duration")]
+    pub retention: Duration,
 }
 
 /// What clients may take up.
@@ -283,6 +294,7 @@ impl Config {
         }
         at_most("shutdown_grace", self.shutdown_grace, Duration::from_secs(3_600))?;
         self.storage.check()?;
+        self.dead_letter.check()?;
         self.limits.check()
     }
 }
@@ -302,6 +314,14 @@ impl Storage {
         bytes_at_least("storage.group_max", self.group_max, 64 * 1024)?;
         bytes_at_least("storage.memory_max", self.memory_max, MIB)?;
         Ok(())
+    }
+}
+
+impl DeadLetter {
+    fn check(&self) -> Checked {
+        const KEY: &str = "dead_letter.retention";
+        at_least(KEY, self.retention, Duration::from_secs(600))?;
+        at_most(KEY, self.retention, Duration::from_secs(366 * 86_400))
     }
 }
 

@@ -36,6 +36,7 @@ fn the_built_in_file_is_complete_and_valid() {
     assert_eq!(config.storage.progress_flush, Duration::from_secs(5));
     assert_eq!(config.storage.wal_max, 1 << 30);
     assert_eq!(config.storage.tail_memory, 32 << 20);
+    assert_eq!(config.dead_letter.retention, Duration::from_secs(14 * 86_400));
     assert_eq!(config.limits.connections_max, 10_000);
     assert!(config.topics.is_empty() && config.subscriptions.is_empty());
 }

@@ -11,7 +11,6 @@ use wire::pubsub::{
 };
 
 use super::Service;
-use crate::status::Refusal;
 
 #[tonic::async_trait]
 impl Publisher for Service {
@@ -56,9 +55,9 @@ impl Publisher for Service {
 
     async fn list_topic_snapshots(
         &self,
-        _: Request<ListTopicSnapshotsRequest>,
+        request: Request<ListTopicSnapshotsRequest>,
     ) -> Result<Response<ListTopicSnapshotsResponse>, Status> {
-        Err(Refusal::call_not_built("ListTopicSnapshots").into())
+        Ok(Response::new(self.api.list_topic_snapshots(request.get_ref())?))
     }
 
     async fn delete_topic(
@@ -70,8 +69,8 @@ impl Publisher for Service {
 
     async fn detach_subscription(
         &self,
-        _: Request<DetachSubscriptionRequest>,
+        request: Request<DetachSubscriptionRequest>,
     ) -> Result<Response<DetachSubscriptionResponse>, Status> {
-        Err(Refusal::call_not_built("DetachSubscription").into())
+        Ok(Response::new(self.api.detach_subscription(request.get_ref()).await?))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client ──requests──▶ inbound task ──acks, deadlines──▶ Subscription (inline, short lock)
-//!                            │ the end, a new stream deadline
+//!                            │ the end, a new stream deadline, confirmations
 //!                            ▼
 //! client ◀─responses── Outbound::poll_next ◀──leases── Consumer::poll_lease
 //! ```
@@ -10,6 +10,10 @@
 //! Requests have a task of their own, so that acks are read while the client is too slow to take
 //! more messages. Responses have none: they are made when the transport asks for the next one.
 
+mod inbound;
+mod settling;
+
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,19 +21,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use broker::{Consumer, Subscription};
-use domain::delivery::{AckId, Flow};
+use domain::delivery::{Flow, Lease};
 use domain::limits::CLIENT_ID_BYTES_MAX;
-use domain::subscription::{lease_deadline, stream_ack_deadline};
+use domain::subscription::stream_ack_deadline;
 use domain::{Invalid, SubscriptionName};
 use futures::Stream;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 use wire::pubsub::streaming_pull_response::SubscriptionProperties;
 use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
-use crate::api::{Api, ack_ids};
+use inbound::{Confirmation, Inbound};
+
+use crate::api::Api;
 use crate::convert;
 use crate::status::{Refusal, Result};
 
@@ -45,11 +51,11 @@ pub(super) async fn open(
         Err(_) => return Err(Status::deadline_exceeded("the first request did not come")),
     };
     let (subscription, consumer) = open_consumer(api, &first)?;
-    settle(&subscription, &first)?;
     let shared = Arc::new(Shared::default());
-    let inbound = Inbound { requests, subscription, shared: Arc::clone(&shared) };
+    let mut inbound = Inbound::new(requests, Arc::clone(&subscription), Arc::clone(&shared));
+    inbound.begin(first).await?;
     let inbound = broker::spawn::named("streaming pull", inbound.run());
-    Ok(Outbound { consumer, shared, inbound, properties_sent: false, ended: false })
+    Ok(Outbound { consumer, subscription, shared, inbound, told: None, ended: false })
 }
 
 fn open_consumer(api: &Api, first: &StreamingPullRequest) -> Result<(Arc<Subscription>, Consumer)> {
@@ -79,124 +85,94 @@ fn limit(asked: i64) -> u64 {
 struct Shared {
     /// A new ack deadline for leases to come, in seconds; 0 = none.
     deadline_s: AtomicU64,
+    /// What became of acks and deadlines, to be sent. Bounded by the places of `Inbound`.
+    confirmations: Mutex<VecDeque<Confirmation>>,
     /// How the stream ends, once the client has ended or broken it.
     end: Mutex<Option<std::result::Result<(), Status>>>,
     waker: AtomicWaker,
 }
 
-/// The client's requests after the first.
-struct Inbound {
-    requests: Streaming<StreamingPullRequest>,
-    subscription: Arc<Subscription>,
-    shared: Arc<Shared>,
-}
-
-impl Inbound {
-    async fn run(mut self) {
-        let end = loop {
-            match self.requests.message().await {
-                Ok(Some(request)) => {
-                    if let Err(refusal) = self.take(&request) {
-                        break Err(refusal.into());
-                    }
-                }
-                Ok(None) => break Ok(()),
-                Err(status) => break Err(too_long(status)),
-            }
-        };
-        *self.shared.end.lock() = Some(end);
-        self.shared.waker.wake();
+impl Shared {
+    fn tell(&self, confirmation: Confirmation) {
+        self.confirmations.lock().push_back(confirmation);
+        self.waker.wake();
     }
 
-    fn take(&self, request: &StreamingPullRequest) -> Result<()> {
-        if !request.subscription.is_empty() {
-            let problem = "must be given in the first request of a stream only";
-            return Err(Invalid::new("subscription", problem).into());
-        }
-        if request.stream_ack_deadline_seconds != 0 {
-            let seconds = request.stream_ack_deadline_seconds;
-            let deadline = stream_ack_deadline("stream_ack_deadline_seconds", seconds)?;
-            self.shared.deadline_s.store(deadline.as_secs(), Ordering::Relaxed);
-            self.shared.waker.wake();
-        }
-        settle(&self.subscription, request)
+    fn end(&self, end: std::result::Result<(), Status>) {
+        *self.end.lock() = Some(end);
+        self.waker.wake();
     }
-}
-
-/// The transport calls a request that is too long out of range; Google calls it invalid.
-fn too_long(status: Status) -> Status {
-    match status.code() {
-        Code::OutOfRange => Status::invalid_argument(status.message().to_owned()),
-        _ => status,
-    }
-}
-
-/// Does what a request says about leases.
-fn settle(subscription: &Arc<Subscription>, request: &StreamingPullRequest) -> Result<()> {
-    if !request.ack_ids.is_empty() {
-        let mut ids = ack_ids("ack_ids", &request.ack_ids)?;
-        keep_own(subscription, &mut ids);
-        subscription.acknowledge(&ids)?;
-    }
-    let (texts, deadlines) = (&request.modify_deadline_ack_ids, &request.modify_deadline_seconds);
-    if texts.len() != deadlines.len() {
-        let problem = format!(
-            "{} deadlines for {} ids in modify_deadline_ack_ids",
-            deadlines.len(),
-            texts.len()
-        );
-        return Err(Invalid::new("modify_deadline_seconds", problem).into());
-    }
-    if texts.is_empty() {
-        return Ok(());
-    }
-    let ids = ack_ids("modify_deadline_ack_ids", texts)?;
-    modify(subscription, &ids, deadlines)
-}
-
-/// Changes deadlines, neighbours with the same deadline in one go: clients send them so.
-fn modify(subscription: &Arc<Subscription>, ids: &[AckId], deadlines: &[i32]) -> Result<()> {
-    if let Some(at) = deadlines.iter().position(|seconds| lease_deadline("", *seconds).is_err()) {
-        let seconds = deadlines.get(at).copied().unwrap_or_default();
-        lease_deadline(&format!("modify_deadline_seconds[{at}]"), seconds)?;
-    }
-    let mut rest = ids;
-    for run in deadlines.chunk_by(|a, b| a == b) {
-        let (same, others) = rest.split_at(run.len().min(rest.len()));
-        rest = others;
-        let deadline =
-            lease_deadline("modify_deadline_seconds", run.first().copied().unwrap_or(0))?;
-        let mut same = same.to_vec();
-        keep_own(subscription, &mut same);
-        subscription.modify_ack_deadline(&same, deadline)?;
-    }
-    Ok(())
-}
-
-/// Drops ids of another life of the subscription: a client that reconnects after it was deleted
-/// and made again still sends them, and must not lose its stream for it.
-fn keep_own(subscription: &Subscription, ids: &mut Vec<AckId>) {
-    ids.retain(|id| id.subscription() == subscription.id());
 }
 
 /// The responses of a stream.
 pub(crate) struct Outbound {
     consumer: Consumer,
+    subscription: Arc<Subscription>,
     shared: Arc<Shared>,
     inbound: JoinHandle<()>,
-    properties_sent: bool,
+    /// What the client was told of the subscription last.
+    told: Option<SubscriptionProperties>,
     ended: bool,
 }
 
 impl Outbound {
-    fn respond(&mut self, leases: Vec<domain::delivery::Lease>) -> StreamingPullResponse {
-        // Google tells the subscription's properties first and after each change; ours do not
-        // change.
-        let first = !std::mem::replace(&mut self.properties_sent, true);
-        StreamingPullResponse {
-            received_messages: leases.into_iter().map(convert::lease_to_wire).collect(),
-            subscription_properties: first.then(SubscriptionProperties::default),
-            ..StreamingPullResponse::default()
+    /// A response, if there is anything to say.
+    fn respond(
+        &mut self,
+        leases: Vec<Lease>,
+        confirmation: Option<Confirmation>,
+    ) -> Option<StreamingPullResponse> {
+        let settings = self.subscription.settings();
+        let properties = SubscriptionProperties {
+            exactly_once_delivery_enabled: settings.exactly_once,
+            message_ordering_enabled: settings.message_ordering,
+        };
+        let has_changed = self.told.is_some_and(|told| told != properties);
+        if leases.is_empty() && confirmation.is_none() && !has_changed {
+            return None;
+        }
+        self.told = Some(properties);
+        let shows_attempt = settings.dead_letter_policy.is_some();
+        let to_wire = |lease| convert::lease_to_wire(lease, shows_attempt);
+        Some(StreamingPullResponse {
+            received_messages: leases.into_iter().map(to_wire).collect(),
+            // In every response: official clients take a missing one for all false.
+            subscription_properties: Some(properties),
+            ..confirmation.map(|confirmation| confirmation.response).unwrap_or_default()
+        })
+    }
+
+    fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<StreamingPullResponse, Status>>> {
+        // Registered before looking, so that what is said in between is not missed.
+        self.shared.waker.register(context.waker());
+        let is_ending = self.shared.end.lock().is_some();
+        let confirmation = self.shared.confirmations.lock().pop_front();
+        if is_ending {
+            if let Some(last) = self.respond(Vec::new(), confirmation) {
+                return Poll::Ready(Some(Ok(last)));
+            }
+            self.ended = true;
+            let end = self.shared.end.lock().take();
+            return Poll::Ready(end.and_then(Result::err).map(Err));
+        }
+        let deadline_s = self.shared.deadline_s.swap(0, Ordering::Relaxed);
+        if deadline_s != 0 {
+            self.consumer.set_ack_deadline(Duration::from_secs(deadline_s));
+        }
+        let leases = match self.consumer.poll_lease(context) {
+            Poll::Pending => Vec::new(),
+            Poll::Ready(Ok(leases)) => leases,
+            Poll::Ready(Err(error)) => {
+                self.ended = true;
+                return Poll::Ready(Some(Err(Refusal::from(error).into())));
+            }
+        };
+        match self.respond(leases, confirmation) {
+            Some(response) => Poll::Ready(Some(Ok(response))),
+            None => Poll::Pending,
         }
     }
 }
@@ -205,28 +181,10 @@ impl Stream for Outbound {
     type Item = std::result::Result<StreamingPullResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.ended {
+        if self.ended {
             return Poll::Ready(None);
         }
-        // Registered before looking, so that what is said in between is not missed.
-        this.shared.waker.register(context.waker());
-        if let Some(end) = this.shared.end.lock().take() {
-            this.ended = true;
-            return Poll::Ready(end.err().map(Err));
-        }
-        let deadline_s = this.shared.deadline_s.swap(0, Ordering::Relaxed);
-        if deadline_s != 0 {
-            this.consumer.set_ack_deadline(Duration::from_secs(deadline_s));
-        }
-        match this.consumer.poll_lease(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(leases)) => Poll::Ready(Some(Ok(this.respond(leases)))),
-            Poll::Ready(Err(error)) => {
-                this.ended = true;
-                Poll::Ready(Some(Err(Refusal::from(error).into())))
-            }
-        }
+        self.poll_response(context)
     }
 }
 

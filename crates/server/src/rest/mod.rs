@@ -1,6 +1,7 @@
 //! REST: Google's paths and verbs with JSON bodies, and the few paths that are ours.
 
 mod calls;
+mod lanes;
 mod pages;
 mod postrider;
 
@@ -73,7 +74,10 @@ impl Rest {
         if let Some(reply) = pages::find(&self, verb, path)? {
             return Ok(reply);
         }
-        let found = route(verb, path).map_err(|none| no_route(none, path))?;
+        let found = match lanes::find(verb, path)? {
+            Some(found) => found,
+            None => route(verb, path).map_err(|none| no_route(none, path))?,
+        };
         if head.headers.contains_key(CONTENT_ENCODING) {
             let problem = "compressed bodies are not accepted";
             return Err(Refusal::new(Code::InvalidArgument, problem));
@@ -152,14 +156,15 @@ fn response(code: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Resp
 /// Google's error body.
 fn refused(refusal: &Refusal) -> Response<Body> {
     let code = refusal.http_code();
-    let body = json!({
-        "error": {
-            "code": code.as_u16(),
-            "message": refusal.rest_message(),
-            "status": refusal.code_name(),
-        }
+    let mut error = json!({
+        "code": code.as_u16(),
+        "message": refusal.rest_message(),
+        "status": refusal.code_name(),
     });
-    response(code, JSON, body.to_string())
+    if let (Some(info), Value::Object(fields)) = (refusal.info(), &mut error) {
+        fields.insert("details".to_owned(), json!([info]));
+    }
+    response(code, JSON, json!({ "error": error }).to_string())
 }
 
 /// An answer as JSON text.

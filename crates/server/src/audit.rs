@@ -1,0 +1,142 @@
+//! The record of what operators did by hand: a file in the data folder, beside the log.
+//!
+//! One line of JSON for each act, appended. A file that has grown to its bound becomes the old
+//! one, in place of the one before it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use broker::{Audit, AuditAct, AuditLog};
+use parking_lot::Mutex;
+use serde_json::json;
+use wire::protobuf;
+
+/// The file in the data folder.
+const NAME: &str = "audit.jsonl";
+
+/// The file before it.
+const OLD_NAME: &str = "audit.1.jsonl";
+
+/// A file of this size is replaced by a new one.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Writes each act to the file and to the log.
+pub(crate) struct AuditFile {
+    folder: PathBuf,
+    bytes_max: u64,
+    /// `None` = to be opened with the next act.
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    file: File,
+    bytes: u64,
+}
+
+impl AuditFile {
+    /// The record in `folder`. Nothing is opened before the first act.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), bytes_max: BYTES_MAX, open: Mutex::new(None) }
+    }
+
+    fn write(&self, line: &[u8]) -> io::Result<()> {
+        let mut open = self.open.lock();
+        if open.as_ref().is_some_and(|open| open.bytes >= self.bytes_max) {
+            *open = None;
+            std::fs::rename(self.folder.join(NAME), self.folder.join(OLD_NAME))?;
+        }
+        let current = match &mut *open {
+            Some(current) => current,
+            closed => closed.insert(Open::at(&self.folder.join(NAME))?),
+        };
+        current.file.write_all(line)?;
+        current.bytes += line.len() as u64;
+        Ok(())
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { file, bytes })
+    }
+}
+
+impl Audit for AuditFile {
+    fn record(&self, act: &AuditAct) {
+        AuditLog.record(act);
+        let micros = i64::try_from(act.at.0).unwrap_or(i64::MAX);
+        let line = json!({
+            "at": protobuf::Timestamp::from_unix_micros(micros),
+            "subscription": act.subscription.as_str(),
+            "act": act.act,
+            "key": act.key,
+            "messageId": act.message_id,
+        });
+        if let Err(error) = self.write(format!("{line}\n").as_bytes()) {
+            let folder = self.folder.display();
+            tracing::error!(%error, %folder, "an act is in the log only: {NAME} cannot be written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{SubscriptionName, Timestamp};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn act(key: &str) -> AuditAct {
+        AuditAct {
+            at: Timestamp(1_500_000),
+            subscription: SubscriptionName::parse("", "projects/p/subscriptions/billing").unwrap(),
+            act: "skip",
+            key: key.to_owned(),
+            message_id: "7".to_owned(),
+        }
+    }
+
+    fn keys(folder: &TempDir, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let read = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        text.lines().map(|line| read(line)["key"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_act_is_one_line_of_json() {
+        let folder = TempDir::new().unwrap();
+        AuditFile::new(folder.path()).record(&act("a\nb"));
+        let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expected = json!({
+            "at": "1970-01-01T00:00:01.500Z",
+            "subscription": "projects/p/subscriptions/billing",
+            "act": "skip",
+            "key": "a\nb",
+            "messageId": "7",
+        });
+        assert_eq!(line, expected);
+        assert_eq!(text.lines().count(), 1);
+        // The next life of the server goes on in the same file.
+        AuditFile::new(folder.path()).record(&act("c"));
+        assert_eq!(keys(&folder, NAME), ["a\nb", "c"]);
+    }
+
+    #[test]
+    fn a_full_file_becomes_the_old_one() {
+        let folder = TempDir::new().unwrap();
+        let mut audit = AuditFile::new(folder.path());
+        audit.bytes_max = 300;
+        for n in 0..7 {
+            audit.record(&act(&n.to_string()));
+        }
+        let bytes = |name| std::fs::metadata(folder.path().join(name)).unwrap().len();
+        assert!(bytes(NAME) < 300 + 200 && bytes(OLD_NAME) < 300 + 200);
+        let kept = [keys(&folder, OLD_NAME), keys(&folder, NAME)].concat();
+        assert_eq!(kept.last().map(String::as_str), Some("6"));
+        assert!(kept.is_sorted() && kept.len() < 7, "{kept:?}");
+    }
+}

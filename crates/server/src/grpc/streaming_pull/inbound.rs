@@ -1,0 +1,146 @@
+//! The client's side of a stream: requests after the first.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use broker::Subscription;
+use domain::Invalid;
+use domain::subscription::stream_ack_deadline;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::{Code, Status, Streaming};
+use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
+
+use super::Shared;
+use super::settling::{confirm, is_about_leases, settle};
+use crate::status::Result;
+
+/// Requests of one stream whose outcome is not yet durable, or not yet sent. Further ones are
+/// not read, so that a client that takes no responses cannot fill our memory.
+const UNCONFIRMED_MAX: usize = 16;
+
+/// What became of the ids of one request. It takes one of the places that a stream has.
+pub(super) struct Confirmation {
+    pub(super) response: StreamingPullResponse,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Reads requests and does what they say.
+pub(super) struct Inbound {
+    requests: Streaming<StreamingPullRequest>,
+    subscription: Arc<Subscription>,
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    /// On their way to stable storage. Requests go on being read meanwhile.
+    confirming: FuturesUnordered<BoxFuture<'static, Result<Confirmation>>>,
+}
+
+impl Inbound {
+    pub(super) fn new(
+        requests: Streaming<StreamingPullRequest>,
+        subscription: Arc<Subscription>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            requests,
+            subscription,
+            shared,
+            places: Arc::new(Semaphore::new(UNCONFIRMED_MAX)),
+            confirming: FuturesUnordered::new(),
+        }
+    }
+
+    /// Does what the first request says about leases, before any other is read.
+    pub(super) async fn begin(&mut self, first: StreamingPullRequest) -> Result<()> {
+        match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => self.settle(first, place).await,
+            // Nobody has taken a place yet.
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let end = self.serve().await;
+        self.shared.end(end);
+    }
+
+    /// Until the client has ended or broken the stream.
+    async fn serve(&mut self) -> Result<(), Status> {
+        loop {
+            tokio::select! {
+                Some(confirmed) = self.confirming.next() => self.shared.tell(confirmed?),
+                next = next_request(&mut self.requests, &self.places) => match next? {
+                    Some((request, place)) => self.take(request, place).await?,
+                    None => break,
+                },
+            }
+        }
+        while let Some(confirmed) = self.confirming.next().await {
+            self.shared.tell(confirmed?);
+        }
+        Ok(())
+    }
+
+    async fn take(
+        &mut self,
+        request: StreamingPullRequest,
+        place: OwnedSemaphorePermit,
+    ) -> Result<()> {
+        if !request.subscription.is_empty() {
+            let problem = "must be given in the first request of a stream only";
+            return Err(Invalid::new("subscription", problem).into());
+        }
+        if request.stream_ack_deadline_seconds != 0 {
+            let seconds = request.stream_ack_deadline_seconds;
+            let deadline = stream_ack_deadline("stream_ack_deadline_seconds", seconds)?;
+            self.shared.deadline_s.store(deadline.as_secs(), Ordering::Relaxed);
+            self.shared.waker.wake();
+        }
+        self.settle(request, place).await
+    }
+
+    /// Does what a request says about leases.
+    async fn settle(
+        &mut self,
+        request: StreamingPullRequest,
+        place: OwnedSemaphorePermit,
+    ) -> Result<()> {
+        if !is_about_leases(&request) {
+            return Ok(());
+        }
+        if !self.subscription.settings().exactly_once {
+            return settle(&self.subscription, &request).await;
+        }
+        let confirmed = confirm(Arc::clone(&self.subscription), request);
+        let mut confirming: BoxFuture<'static, _> =
+            Box::pin(async move { Ok(Confirmation { response: confirmed.await?, _place: place }) });
+        // Begun at once, so that requests take effect in the order in which they came.
+        match futures::poll!(&mut confirming) {
+            Poll::Ready(confirmed) => self.shared.tell(confirmed?),
+            Poll::Pending => self.confirming.push(confirming),
+        }
+        Ok(())
+    }
+}
+
+/// The next request, once there is a place for its outcome; `None` = the client is done.
+async fn next_request(
+    requests: &mut Streaming<StreamingPullRequest>,
+    places: &Arc<Semaphore>,
+) -> Result<Option<(StreamingPullRequest, OwnedSemaphorePermit)>, Status> {
+    // The semaphore is never closed.
+    let Ok(place) = Arc::clone(places).acquire_owned().await else { return Ok(None) };
+    let request = requests.message().await.map_err(too_long)?;
+    Ok(request.map(|request| (request, place)))
+}
+
+/// The transport calls a request that is too long out of range; Google calls it invalid.
+fn too_long(status: Status) -> Status {
+    match status.code() {
+        Code::OutOfRange => Status::invalid_argument(status.message().to_owned()),
+        _ => status,
+    }
+}

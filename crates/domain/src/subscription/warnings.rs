@@ -23,7 +23,7 @@ pub fn warnings(
         && loosens(before, after)
     {
         warnings.push(format!(
-            "the order of delivery changed while {outstanding} messages are outstanding: it is \
+            "the order of delivery changed while messages are outstanding ({outstanding}): it is \
              not kept between them and those that follow"
         ));
     }
@@ -101,7 +101,7 @@ mod tests {
             (&by("kind"), &subscription()),
             (&by("kind"), &by("other")),
         ] {
-            assert!(one(Some(before), after, 2).contains("2 messages are outstanding"));
+            assert!(one(Some(before), after, 2).contains("outstanding (2)"));
             assert!(warnings(Some(before), after, 0).is_empty());
         }
         assert!(warnings(Some(&subscription()), &by("kind"), 2).is_empty());

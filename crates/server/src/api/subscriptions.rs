@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use broker::{Cursor, Subscription};
+use domain::subscription::warnings;
 use domain::{ProjectName, SubscriptionName};
 use wire::protobuf::Empty;
 use wire::pubsub;
@@ -11,14 +12,22 @@ use super::{Api, paging};
 use crate::convert::{self, Extras};
 use crate::status::{Refusal, Result};
 
+/// A subscription that was made or changed, and what its owner should know about it.
+pub(crate) struct Warned {
+    pub(crate) subscription: Arc<Subscription>,
+    pub(crate) warnings: Vec<String>,
+}
+
 impl Api {
     pub(crate) async fn create_subscription(
         &self,
         request: pubsub::Subscription,
         extras: Extras,
-    ) -> Result<Arc<Subscription>> {
-        let subscription = convert::subscription_from_wire(request, extras)?;
-        Ok(self.broker.create_subscription(subscription).await?)
+    ) -> Result<Warned> {
+        let settings = convert::subscription_from_wire(request, extras)?;
+        let subscription = self.broker.create_subscription(settings).await?;
+        let warnings = warnings(None, &subscription.settings(), 0);
+        Ok(Warned { subscription, warnings })
     }
 
     /// The subscription of that name, as a request's `subscription` field gives it.
@@ -27,16 +36,21 @@ impl Api {
         Ok(self.broker.subscription(&name)?)
     }
 
+    /// Without `extras` the call came on a way that cannot give them.
     pub(crate) async fn update_subscription(
         &self,
         request: pubsub::UpdateSubscriptionRequest,
-        extras: Extras,
-    ) -> Result<Arc<Subscription>> {
+        extras: Option<Extras>,
+    ) -> Result<Warned> {
         let wanted = request.subscription.unwrap_or_default();
         let name = SubscriptionName::parse("subscription.name", &wanted.name)?;
         let paths = request.update_mask.unwrap_or_default().paths;
-        let change = convert::subscription_change(&wanted, extras, &paths)?;
-        Ok(self.broker.update_subscription(&name, change).await?)
+        let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
+        let before = self.broker.subscription(&name)?;
+        let (before, outstanding) = (before.settings(), before.outstanding());
+        let subscription = self.broker.update_subscription(&name, change).await?;
+        let warnings = warnings(Some(&before), &subscription.settings(), outstanding);
+        Ok(Warned { subscription, warnings })
     }
 
     /// A page of subscriptions and the token of the next.

@@ -108,20 +108,36 @@ async fn request(host: &str, path: &str) -> Result<(StatusCode, Bytes), BoxError
     }
 }
 
+/// What is shown of a subscription: its heading, where the answer holds it, and its unit.
+const SHOWN: [(&str, &str, &str); 23] = [
+    ("Subscription", "/name", ""),
+    ("Topic", "/topic", ""),
+    ("Detached", "/detached", ""),
+    ("Ack deadline", "/ackDeadlineSeconds", "s"),
+    ("Retention", "/messageRetentionDuration", ""),
+    ("Keeps acked", "/retainAckedMessages", ""),
+    ("Expires after", "/expirationPolicy/ttl", ""),
+    ("Filter", "/filter", ""),
+    ("Exactly once", "/enableExactlyOnceDelivery", ""),
+    ("Ordering keys", "/enableMessageOrdering", ""),
+    ("FIFO", "/postrider/fifo", ""),
+    ("Lanes by", "/postrider/laneBy", ""),
+    ("Poison", "/postrider/poison", ""),
+    ("Paused", "/postrider/paused", ""),
+    ("Backoff from", "/retryPolicy/minimumBackoff", ""),
+    ("Backoff up to", "/retryPolicy/maximumBackoff", ""),
+    ("Dead letters to", "/deadLetterPolicy/deadLetterTopic", ""),
+    ("Dead after", "/deadLetterPolicy/maxDeliveryAttempts", " attempts"),
+    ("Max attempts", "/postrider/maxAttempts", ""),
+    ("Labels", "/labels", ""),
+    ("Start", "/postrider/start", ""),
+    ("Description", "/postrider/description", ""),
+    ("Metadata", "/postrider/metadata", ""),
+];
+
 fn describe(subscription: &Value, cursor: &Value) -> String {
     let mut text = String::new();
-    for (what, pointer, unit) in [
-        ("Subscription", "/name", ""),
-        ("Topic", "/topic", ""),
-        ("Ack deadline", "/ackDeadlineSeconds", "s"),
-        ("Retention", "/messageRetentionDuration", ""),
-        ("Keeps acked", "/retainAckedMessages", ""),
-        ("Expires after", "/expirationPolicy/ttl", ""),
-        ("Labels", "/labels", ""),
-        ("Start", "/postrider/start", ""),
-        ("Description", "/postrider/description", ""),
-        ("Metadata", "/postrider/metadata", ""),
-    ] {
+    for (what, pointer, unit) in SHOWN {
         if let Some(value) = subscription.pointer(pointer) {
             line(&mut text, what, &format!("{}{unit}", plain(value)));
         }
@@ -139,7 +155,7 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
 }
 
 fn line(text: &mut String, what: &str, value: &str) {
-    text.push_str(&format!("{what:<15}{value}\n"));
+    text.push_str(&format!("{what:<17}{value}\n"));
 }
 
 /// A value without the quotes JSON puts around texts.
@@ -174,14 +190,27 @@ mod tests {
         let subscription = json!({
             "name": "projects/p/subscriptions/billing",
             "labels": {"team": "shop"},
-            "postrider": {"start": {"offset": "7"}},
+            "filter": "attributes:kind",
+            "deadLetterPolicy": {
+                "deadLetterTopic": "projects/p/topics/dead", "maxDeliveryAttempts": 5,
+            },
+            "postrider": {"start": {"offset": "7"}, "fifo": true},
         });
         let cursor = json!({"offset": 6, "updated_at": 1, "ackedAbove": 2});
         let text = describe(&subscription, &cursor);
-        assert!(text.contains("Subscription   projects/p/subscriptions/billing\n"), "{text}");
-        assert!(text.contains("Labels         team=shop\n"), "{text}");
-        assert!(text.contains("Start          offset=7\n"), "{text}");
-        assert!(text.contains("Cursor         6 (all up to this offset is acked)\n"), "{text}");
+        for line in [
+            "Subscription     projects/p/subscriptions/billing\n",
+            "Filter           attributes:kind\n",
+            "FIFO             true\n",
+            "Dead letters to  projects/p/topics/dead\n",
+            "Dead after       5 attempts\n",
+            "Labels           team=shop\n",
+            "Start            offset=7\n",
+            "Cursor           6 (all up to this offset is acked)\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
         assert!(!text.contains("Description"), "{text}");
+        assert!(!text.contains("Backoff"), "{text}");
     }
 }

@@ -1,5 +1,15 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use domain::limits::EXPIRATION_DEFAULT;
+use domain::subscription::{Change, DeadLetterChange, RetryChange};
+use domain::{
+    DeadLetterPolicy, Filter, Poison, RetryPolicy, Snapshot, SnapshotName, Start, Subscription,
+    Timestamp, TopicName, snapshot,
+};
 use tonic::Code;
 
+use super::subscription::settings_to_wire;
 use super::*;
 
 fn wire_subscription() -> pubsub::Subscription {
@@ -12,6 +22,30 @@ fn wire_subscription() -> pubsub::Subscription {
 
 fn subscription(wire: pubsub::Subscription) -> Result<Subscription> {
     subscription_from_wire(wire, Extras::default())
+}
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn seconds(count: i64) -> Option<protobuf::Duration> {
+    Some(protobuf::Duration::from_secs(count))
+}
+
+fn dead_letters(topic: &str, attempts: i32) -> Option<pubsub::DeadLetterPolicy> {
+    Some(pubsub::DeadLetterPolicy {
+        dead_letter_topic: topic.to_owned(),
+        max_delivery_attempts: attempts,
+    })
+}
+
+fn dead_topic() -> TopicName {
+    TopicName::parse("topic", "projects/p/topics/dead").unwrap()
+}
+
+/// The change an update over gRPC makes.
+fn change(wire: &pubsub::Subscription, names: &[&str]) -> Result<Change> {
+    subscription_change(wire, None, &paths(names))
 }
 
 fn paths(paths: &[&str]) -> Vec<String> {
@@ -62,7 +96,6 @@ fn negative_spans_are_refused_by_name() {
 fn every_setting_that_is_not_built_is_refused_by_name() {
     let plain = wire_subscription;
     for (wire, field) in [
-        (pubsub::Subscription { filter: "x".to_owned(), ..plain() }, "filter"),
         (
             pubsub::Subscription {
                 push_config: Some(pubsub::PushConfig {
@@ -86,44 +119,22 @@ fn every_setting_that_is_not_built_is_refused_by_name() {
             "bigtable_config",
         ),
         (
-            pubsub::Subscription { dead_letter_policy: Some(Default::default()), ..plain() },
-            "dead_letter_policy",
-        ),
-        (
-            pubsub::Subscription { retry_policy: Some(Default::default()), ..plain() },
-            "retry_policy",
-        ),
-        (
-            pubsub::Subscription { enable_message_ordering: true, ..plain() },
-            "enable_message_ordering",
-        ),
-        (
-            pubsub::Subscription { enable_exactly_once_delivery: true, ..plain() },
-            "enable_exactly_once_delivery",
-        ),
-        (
             pubsub::Subscription { message_transforms: vec![Default::default()], ..plain() },
             "message_transforms",
         ),
         (pubsub::Subscription { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
         (
             pubsub::Subscription {
-                labels: [("postrider-fifo".to_owned(), "true".to_owned())].into(),
+                labels: labels(&[("postrider-timeout-seconds", "30")]),
                 ..plain()
             },
-            r#"labels["postrider-fifo"]"#,
+            r#"labels["postrider-timeout-seconds"]"#,
         ),
     ] {
         let refusal = subscription(wire).unwrap_err();
         assert_eq!(refusal.code, Code::Unimplemented, "{field}");
         assert_eq!(refusal.to_string(), format!("{field}: not implemented"));
     }
-}
-
-#[test]
-fn reserved_labels_with_their_default_are_fine() {
-    let labels = [("postrider-fifo".to_owned(), "false".to_owned())].into();
-    assert!(subscription(pubsub::Subscription { labels, ..wire_subscription() }).is_ok());
 }
 
 #[test]
@@ -171,6 +182,112 @@ fn a_start_comes_from_the_object_or_the_label() {
 }
 
 #[test]
+fn reserved_labels_set_what_they_stand_for() {
+    let labelled = |pairs: &[(&str, &str)]| pubsub::Subscription {
+        labels: labels(pairs),
+        ..wire_subscription()
+    };
+    let set = subscription(labelled(&[
+        ("postrider-fifo", "true"),
+        ("postrider-paused", "true"),
+        ("postrider-poison", "halt"),
+        ("postrider-max-attempts", "3"),
+    ]))
+    .unwrap();
+    assert_eq!((set.fifo, set.paused, set.poison), (true, true, Poison::Halt));
+    assert_eq!(set.attempts_max, Some(3));
+    assert_eq!(set.validate(), Ok(()));
+    let refusal = subscription(labelled(&[("postrider-fifo", "perhaps")])).unwrap_err();
+    assert!(refusal.to_string().starts_with(r#"labels["postrider-fifo"]: "#), "{refusal}");
+    let extras = Extras { fifo: Some(false), ..Extras::default() };
+    let torn = subscription_from_wire(labelled(&[("postrider-fifo", "true")]), extras).unwrap();
+    assert!(torn.validate().is_err(), "a label and the object that disagree must be refused");
+}
+
+#[test]
+fn every_setting_goes_there_and_back() {
+    let wire = pubsub::Subscription {
+        push_config: Some(pubsub::PushConfig::default()),
+        ack_deadline_seconds: 60,
+        retain_acked_messages: true,
+        message_retention_duration: seconds(3_600),
+        labels: labels(&[("team", "blue")]),
+        enable_message_ordering: true,
+        expiration_policy: Some(pubsub::ExpirationPolicy { ttl: None }),
+        filter: "attributes:kind".to_owned(),
+        dead_letter_policy: dead_letters("projects/q/topics/dead", 7),
+        retry_policy: Some(pubsub::RetryPolicy {
+            minimum_backoff: Some(protobuf::Duration { seconds: 0, nanos: 1 }),
+            maximum_backoff: seconds(600),
+        }),
+        enable_exactly_once_delivery: true,
+        state: pubsub::subscription::State::Active.into(),
+        ..wire_subscription()
+    };
+    let settings = subscription(wire.clone()).unwrap();
+    assert_eq!(settings.validate(), Ok(()));
+    assert_eq!(settings.filter, Some(Filter::parse("filter", "attributes:kind").unwrap()));
+    assert_eq!(settings_to_wire(&settings), wire);
+    let detached = settings_to_wire(&Subscription { detached: true, ..settings });
+    assert_eq!(detached, pubsub::Subscription { detached: true, ..wire });
+}
+
+#[test]
+fn policies_have_googles_defaults() {
+    let wire = pubsub::Subscription {
+        retry_policy: Some(pubsub::RetryPolicy::default()),
+        dead_letter_policy: dead_letters("projects/p/topics/dead", 0),
+        ..wire_subscription()
+    };
+    let made = subscription(wire.clone()).unwrap();
+    assert_eq!(made.retry_policy, Some(RetryPolicy::default()));
+    let policy = DeadLetterPolicy { topic: dead_topic(), max_delivery_attempts: 5 };
+    assert_eq!(made.dead_letter_policy, Some(policy));
+    let extras = Extras { attempts_max: Some(3), ..Extras::default() };
+    let ours = subscription_from_wire(wire, extras).unwrap();
+    assert_eq!(ours.dead_letter_policy.unwrap().max_delivery_attempts, 3);
+}
+
+#[test]
+fn bad_settings_are_refused_by_name() {
+    let plain = wire_subscription;
+    let retrying = |min, max| pubsub::Subscription {
+        retry_policy: Some(pubsub::RetryPolicy { minimum_backoff: min, maximum_backoff: max }),
+        ..plain()
+    };
+    let dead = |topic, attempts| pubsub::Subscription {
+        dead_letter_policy: dead_letters(topic, attempts),
+        ..plain()
+    };
+    for (wire, words) in [
+        (
+            pubsub::Subscription { filter: "attributes.kind = 5".to_owned(), ..plain() },
+            "filter: at 19: ",
+        ),
+        (retrying(seconds(-1), None), "retry_policy.minimum_backoff: "),
+        (retrying(seconds(601), seconds(601)), "retry_policy.minimum_backoff: 601 s, 0 to 600 s"),
+        (retrying(None, seconds(601)), "retry_policy.maximum_backoff: 601 s, 0 to 600 s"),
+        (retrying(seconds(6), seconds(5)), "retry_policy.minimum_backoff: 6 s is longer"),
+        (dead("", 5), "dead_letter_policy.dead_letter_topic: "),
+        (dead("dead", 5), "dead_letter_policy.dead_letter_topic: "),
+        (
+            dead("projects/p/topics/dead", 3),
+            "dead_letter_policy.max_delivery_attempts: 3, 5 to 100 are allowed",
+        ),
+        (
+            dead("projects/p/topics/dead", -1),
+            "dead_letter_policy.max_delivery_attempts: -1, 5 to 100 are allowed",
+        ),
+    ] {
+        let refusal = subscription(wire)
+            .and_then(|made| made.validate().map_err(Refusal::from))
+            .expect_err(words);
+        assert_eq!(refusal.code, Code::InvalidArgument, "{refusal}");
+        assert!(refusal.to_string().starts_with(words), "{refusal}");
+    }
+}
+
+#[test]
 fn an_update_takes_only_what_its_mask_names() {
     let wire = pubsub::Subscription {
         ack_deadline_seconds: 60,
@@ -178,43 +295,140 @@ fn an_update_takes_only_what_its_mask_names() {
         retain_acked_messages: true,
         ..wire_subscription()
     };
-    let change =
-        subscription_change(&wire, Extras::default(), &paths(&["ack_deadline_seconds"])).unwrap();
-    let expected = subscription::Change {
-        ack_deadline: Some(Duration::from_secs(60)),
-        ..subscription::Change::default()
-    };
-    assert_eq!(change, expected);
+    let expected = Change { ack_deadline: Some(Duration::from_secs(60)), ..Change::default() };
+    assert_eq!(change(&wire, &["ack_deadline_seconds"]).unwrap(), expected);
 }
 
 #[test]
 fn an_update_of_what_is_not_built_is_refused_unless_it_changes_nothing() {
-    let change = |wire: &pubsub::Subscription, path| {
-        subscription_change(wire, Extras::default(), &paths(&[path]))
+    assert_eq!(change(&wire_subscription(), &["push_config"]).unwrap(), Change::default());
+    let pushing = pubsub::Subscription {
+        push_config: Some(pubsub::PushConfig {
+            push_endpoint: "http://x".to_owned(),
+            ..Default::default()
+        }),
+        ..wire_subscription()
     };
-    assert!(change(&wire_subscription(), "push_config").is_ok());
-    assert!(change(&wire_subscription(), "dead_letter_policy").is_ok());
-    let retrying =
-        pubsub::Subscription { retry_policy: Some(Default::default()), ..wire_subscription() };
-    assert_eq!(change(&retrying, "retry_policy").unwrap_err().code, Code::Unimplemented);
-    assert_eq!(change(&retrying, "filter").unwrap_err().code, Code::InvalidArgument);
+    assert_eq!(change(&pushing, &["push_config"]).unwrap_err().code, Code::Unimplemented);
+    assert_eq!(change(&pushing, &["filter"]).unwrap_err().code, Code::InvalidArgument);
+}
+
+#[test]
+fn an_update_of_a_policy_sets_it_changes_it_or_ends_it() {
+    let wire = pubsub::Subscription {
+        retry_policy: Some(pubsub::RetryPolicy {
+            minimum_backoff: seconds(1),
+            maximum_backoff: None,
+        }),
+        dead_letter_policy: dead_letters("projects/p/topics/dead", 7),
+        enable_exactly_once_delivery: true,
+        ..wire_subscription()
+    };
+    let second = Duration::from_secs(1);
+    let set =
+        change(&wire, &["retry_policy", "dead_letter_policy", "enable_exactly_once_delivery"]);
+    let whole = RetryPolicy { min: second, ..RetryPolicy::default() };
+    let expected = Change {
+        retry_policy: RetryChange { whole: Some(Some(whole)), ..RetryChange::default() },
+        dead_letter_policy: DeadLetterChange {
+            topic: Some(Some(dead_topic())),
+            attempts: Some(Some(7)),
+        },
+        exactly_once: Some(true),
+        ..Change::default()
+    };
+    assert_eq!(set.unwrap(), expected);
+    let parts = change(
+        &wire,
+        &["retry_policy.minimum_backoff", "dead_letter_policy.max_delivery_attempts"],
+    )
+    .unwrap();
+    assert_eq!(
+        parts.retry_policy,
+        RetryChange { min: Some(Some(second)), ..RetryChange::default() }
+    );
+    assert_eq!(parts.dead_letter_policy, DeadLetterChange { topic: None, attempts: Some(Some(7)) });
+    let ended = change(&wire_subscription(), &["retry_policy", "dead_letter_policy"]).unwrap();
+    assert_eq!(ended.retry_policy.whole, Some(None));
+    assert_eq!(ended.dead_letter_policy.topic, Some(None));
 }
 
 #[test]
 fn an_update_needs_a_mask() {
-    let none = subscription_change(&wire_subscription(), Extras::default(), &[]);
-    assert!(none.unwrap_err().to_string().starts_with("update_mask: "));
+    let refusal = change(&wire_subscription(), &[]).unwrap_err();
+    assert!(refusal.to_string().starts_with("update_mask: "));
     assert!(topic_change(&pubsub::Topic::default(), &[]).is_err());
+    assert!(snapshot_change(&pubsub::Snapshot::default(), &[]).is_err());
 }
 
 #[test]
 fn the_postrider_path_changes_what_is_given() {
-    let extras = Extras { description: Some("new".to_owned()), ..Extras::default() };
-    let change = subscription_change(&wire_subscription(), extras, &paths(&["postrider"])).unwrap();
-    assert_eq!(change.description.as_deref(), Some("new"));
-    assert_eq!(change.metadata, None);
-    let cleared = paths(&["postrider.description", "postrider.metadata"]);
-    let change = subscription_change(&wire_subscription(), Extras::default(), &cleared).unwrap();
-    assert_eq!(change.description.as_deref(), Some(""));
-    assert_eq!(change.metadata, Some(BTreeMap::new()));
+    let ours = |extras: &Extras, names: &[&str]| {
+        subscription_change(&wire_subscription(), Some(extras), &paths(names)).unwrap()
+    };
+    let extras = Extras {
+        description: Some("new".to_owned()),
+        paused: Some(true),
+        lane_by: Some(String::new()),
+        ..Extras::default()
+    };
+    let expected = Change {
+        description: Some("new".to_owned()),
+        paused: Some(true),
+        lane_by: Some(None),
+        ..Change::default()
+    };
+    assert_eq!(ours(&extras, &["postrider"]), expected);
+    let named = [
+        "postrider.fifo",
+        "postrider.paused",
+        "postrider.poison",
+        "postrider.lane_by",
+        "postrider.max_attempts",
+        "postrider.description",
+        "postrider.metadata",
+    ];
+    let defaults = Change {
+        fifo: Some(false),
+        paused: Some(false),
+        poison: Some(Poison::Skip),
+        lane_by: Some(None),
+        attempts_max: Some(None),
+        description: Some(String::new()),
+        metadata: Some(BTreeMap::new()),
+        ..Change::default()
+    };
+    assert_eq!(ours(&Extras::default(), &named), defaults);
+}
+
+#[test]
+fn a_call_that_cannot_give_our_fields_cannot_clear_them() {
+    for path in ["postrider", "postrider.fifo", "postrider.description"] {
+        let refusal = change(&wire_subscription(), &[path]).unwrap_err();
+        assert_eq!(refusal.code, Code::InvalidArgument);
+        assert!(refusal.to_string().contains(path), "{refusal}");
+    }
+}
+
+#[test]
+fn snapshots_are_shown_and_changed() {
+    let snapshot = Snapshot {
+        name: SnapshotName::parse("name", "projects/p/snapshots/before").unwrap(),
+        topic: TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
+        expire_time: Timestamp(1_726_937_845_123_456),
+        labels: labels(&[("team", "blue")]),
+    };
+    let wire = snapshot_to_wire(&snapshot);
+    assert_eq!(wire.name, "projects/p/snapshots/before");
+    assert_eq!(wire.topic, "projects/p/topics/orders");
+    let both = snapshot_change(&wire, &paths(&["labels", "expire_time"])).unwrap();
+    let expected =
+        snapshot::Change { labels: Some(snapshot.labels), expire_time: Some(snapshot.expire_time) };
+    assert_eq!(both, expected);
+    for path in ["name", "topic", "expireTime"] {
+        assert!(snapshot_change(&wire, &paths(&[path])).is_err(), "{path}");
+    }
+    let timeless = pubsub::Snapshot::default();
+    let refusal = snapshot_change(&timeless, &paths(&["expire_time"])).unwrap_err();
+    assert!(refusal.to_string().starts_with("expire_time: "), "{refusal}");
 }

@@ -3,6 +3,7 @@
 mod publisher;
 mod streaming_pull;
 mod subscriber;
+mod warnings;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,6 +23,8 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service as _;
 use wire::pubsub::publisher_server::PublisherServer;
 use wire::pubsub::subscriber_server::SubscriberServer;
+
+use warnings::Warnings;
 
 use crate::api::Api;
 use crate::net::Paced;
@@ -120,7 +123,7 @@ impl Future for Answer {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Ok(response) = ready!(self.0.as_mut().poll(context));
-        Poll::Ready(Ok(as_google_says(response)))
+        Poll::Ready(Ok(Warnings::send(as_google_says(response))))
     }
 }
 

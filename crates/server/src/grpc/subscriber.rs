@@ -13,6 +13,8 @@ use wire::pubsub::{
 
 use super::Service;
 use super::streaming_pull::{self, Outbound};
+use super::warnings::Warnings;
+use crate::api::Warned;
 use crate::convert::{Extras, subscription_to_wire};
 use crate::status::Refusal;
 
@@ -24,7 +26,7 @@ impl Subscriber for Service {
     ) -> Result<Response<Subscription>, Status> {
         let extras = Extras::default();
         let created = self.api.create_subscription(request.into_inner(), extras).await?;
-        Ok(Response::new(subscription_to_wire(&created)))
+        Ok(warned(created))
     }
 
     async fn get_subscription(
@@ -39,9 +41,7 @@ impl Subscriber for Service {
         &self,
         request: Request<UpdateSubscriptionRequest>,
     ) -> Result<Response<Subscription>, Status> {
-        let extras = Extras::default();
-        let updated = self.api.update_subscription(request.into_inner(), extras).await?;
-        Ok(Response::new(subscription_to_wire(&updated)))
+        Ok(warned(self.api.update_subscription(request.into_inner(), None).await?))
     }
 
     async fn list_subscriptions(
@@ -134,4 +134,11 @@ impl Subscriber for Service {
     async fn seek(&self, _: Request<SeekRequest>) -> Result<Response<SeekResponse>, Status> {
         Err(Refusal::call_not_built("Seek").into())
     }
+}
+
+/// The answer about a subscription that was made or changed.
+fn warned(warned: Warned) -> Response<Subscription> {
+    let mut response = Response::new(subscription_to_wire(&warned.subscription));
+    Warnings::attach(warned.warnings, &mut response);
+    response
 }

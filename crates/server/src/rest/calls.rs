@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use wire::json::from_value;
-use wire::pubsub::GetSubscriptionRequest;
+use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
 use super::{postrider, to_json};
@@ -37,15 +37,19 @@ async fn subscription_call(api: &Api, method: &Method, mut request: Value) -> Re
         "CreateSubscription" => {
             let extras = postrider::take("", &mut request)?;
             let created = api.create_subscription(from_value(request)?, extras).await?;
-            to_json(&postrider::show(&created)?)
+            to_json(&postrider::show_warned(&created)?)
         }
         "UpdateSubscription" => {
             let extras = match request.get_mut("subscription") {
                 Some(subscription) => postrider::take("subscription.", subscription)?,
                 None => Default::default(),
             };
-            let updated = api.update_subscription(from_value(request)?, extras).await?;
-            to_json(&postrider::show(&updated)?)
+            let mut request: UpdateSubscriptionRequest = from_value(request)?;
+            if let Some(mask) = &mut request.update_mask {
+                postrider::respell(&mut mask.paths);
+            }
+            let updated = api.update_subscription(request, Some(extras)).await?;
+            to_json(&postrider::show_warned(&updated)?)
         }
         "GetSubscription" => {
             let request: GetSubscriptionRequest = from_value(request)?;

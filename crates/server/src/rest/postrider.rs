@@ -2,78 +2,119 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Invalid, Offset, Start, Timestamp};
+use domain::{Invalid, Offset, Poison, Start, Timestamp};
 use serde_json::{Map, Value, json};
 use tonic::Code;
 use wire::protobuf;
 
+use crate::api::Warned;
 use crate::convert::{Extras, subscription_to_wire};
 use crate::status::{Refusal, Result};
 
 /// Takes what is ours out of a subscription's JSON, so that the rest is Google's. `place` is how
 /// field names begin in errors.
-pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Extras> {
+pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Extras, Invalid> {
     let Value::Object(fields) = subscription else { return Ok(Extras::default()) };
-    for (name, default) in
-        [("fifoMode", false), ("fifo_mode", false), ("isEnabled", true), ("is_enabled", true)]
-    {
-        take_flag(place, name, default, fields)?;
+    // An answer that is sent back may still hold it; it sets nothing.
+    fields.remove("warnings");
+    let mut extras = match fields.remove("postrider") {
+        None | Some(Value::Null) => Extras::default(),
+        Some(Value::Object(object)) => read(&format!("{place}postrider."), object)?,
+        Some(_) => return Err(Invalid::new(format!("{place}postrider"), "expected an object")),
+    };
+    for (name, means) in SPELLINGS {
+        let field = format!("{place}{name}");
+        let given = fields.remove(name).map_or(Ok(None), |value| switch(&field, &value))?;
+        match means {
+            Means::Fifo => agree(&field, &mut extras.fifo, given)?,
+            Means::Enabled => agree(&field, &mut extras.paused, given.map(|given| !given))?,
+        }
     }
-    match fields.remove("postrider") {
-        None | Some(Value::Null) => Ok(Extras::default()),
-        Some(Value::Object(object)) => read(&format!("{place}postrider"), object),
-        Some(_) => Err(Invalid::new(format!("{place}postrider"), "expected an object").into()),
+    Ok(extras)
+}
+
+/// What a source's own spelling of a setting means.
+#[derive(Clone, Copy)]
+enum Means {
+    /// `postrider.fifo`.
+    Fifo,
+    /// The opposite of `postrider.paused`.
+    Enabled,
+}
+
+const SPELLINGS: [(&str, Means); 4] = [
+    ("fifoMode", Means::Fifo),
+    ("fifo_mode", Means::Fifo),
+    ("isEnabled", Means::Enabled),
+    ("is_enabled", Means::Enabled),
+];
+
+/// Puts a setting that was given in another spelling where it belongs.
+fn agree(field: &str, setting: &mut Option<bool>, given: Option<bool>) -> Result<(), Invalid> {
+    match (*setting, given) {
+        (Some(before), Some(given)) if before != given => {
+            Err(Invalid::new(field, "says another thing than another spelling of the setting"))
+        }
+        _ => {
+            *setting = setting.or(given);
+            Ok(())
+        }
     }
 }
 
-/// A switch that only its default is accepted for.
-fn take_flag(
-    place: &str,
-    name: &str,
-    default: bool,
-    fields: &mut Map<String, Value>,
-) -> Result<()> {
-    match fields.remove(name) {
-        None | Some(Value::Null) => Ok(()),
-        Some(Value::Bool(given)) if given == default => Ok(()),
-        Some(Value::Bool(_)) => Err(Refusal::field_not_built(format!("{place}{name}"))),
-        Some(_) => Err(Invalid::new(format!("{place}{name}"), "expected true or false").into()),
+/// Puts the paths of an update mask that are spelled in a source's way into ours. They come in
+/// snake case, whatever case they were sent in.
+pub(super) fn respell(paths: &mut [String]) {
+    for path in paths {
+        match path.as_str() {
+            "fifo_mode" => "postrider.fifo".clone_into(path),
+            "is_enabled" => "postrider.paused".clone_into(path),
+            _ => {}
+        }
     }
 }
 
-fn read(place: &str, mut object: Map<String, Value>) -> Result<Extras> {
-    let place = format!("{place}.");
-    take_flag(&place, "fifo", false, &mut object)?;
-    take_flag(&place, "paused", false, &mut object)?;
-    take_text_default(&place, "poison", "skip", &mut object)?;
-    take_text_default(&place, "laneBy", "", &mut object)?;
+fn read(place: &str, object: Map<String, Value>) -> Result<Extras, Invalid> {
     let mut extras = Extras::default();
     for (name, value) in object {
         let field = format!("{place}{name}");
         match name.as_str() {
             "start" => extras.start = start(&field, &value)?,
+            "fifo" => extras.fifo = switch(&field, &value)?,
+            "paused" => extras.paused = switch(&field, &value)?,
+            "poison" => extras.poison = poison(&field, value)?,
+            "laneBy" => extras.lane_by = text(&field, value)?,
+            "maxAttempts" => extras.attempts_max = attempts(&field, &value)?,
             "description" => extras.description = text(&field, value)?,
             "metadata" => extras.metadata = pairs(&field, value)?,
             _ => {
                 let shown: String = field.chars().take(100).collect();
-                return Err(Invalid::new(shown, "unknown field").into());
+                return Err(Invalid::new(shown, "unknown field"));
             }
         }
     }
     Ok(extras)
 }
 
-fn take_text_default(
-    place: &str,
-    name: &str,
-    default: &str,
-    fields: &mut Map<String, Value>,
-) -> Result<()> {
-    match fields.remove(name) {
-        None | Some(Value::Null) => Ok(()),
-        Some(Value::String(given)) if given == default => Ok(()),
-        Some(Value::String(_)) => Err(Refusal::field_not_built(format!("{place}{name}"))),
-        Some(_) => Err(Invalid::new(format!("{place}{name}"), "expected text").into()),
+fn switch(field: &str, value: &Value) -> Result<Option<bool>, Invalid> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Bool(given) => Ok(Some(*given)),
+        _ => Err(Invalid::new(field, "expected true or false")),
+    }
+}
+
+fn poison(field: &str, value: Value) -> Result<Option<Poison>, Invalid> {
+    text(field, value)?.map(|text| Poison::parse(field, &text)).transpose()
+}
+
+fn attempts(field: &str, value: &Value) -> Result<Option<u32>, Invalid> {
+    match value {
+        Value::Null => Ok(None),
+        _ => match value.as_u64().and_then(|attempts| u32::try_from(attempts).ok()) {
+            Some(attempts) => Ok(Some(attempts)),
+            None => Err(Invalid::new(field, "expected a number of attempts")),
+        },
     }
 }
 
@@ -146,25 +187,44 @@ pub(super) fn show(subscription: &broker::Subscription) -> Result<Value> {
     let internal = |error: serde_json::Error| Refusal::new(Code::Internal, error.to_string());
     let mut shown = serde_json::to_value(subscription_to_wire(subscription)).map_err(internal)?;
     let settings = subscription.settings();
-    let mut ours = json!({
-        "start": show_start(settings.start),
-        "fifo": false,
-        "paused": false,
-        "poison": "skip",
-    });
-    if let Value::Object(ours) = &mut ours {
-        if !settings.description.is_empty() {
-            ours.insert("description".to_owned(), settings.description.clone().into());
-        }
-        if !settings.metadata.is_empty() {
-            ours.insert("metadata".to_owned(), json!(settings.metadata));
-        }
-    }
     if let Value::Object(fields) = &mut shown {
-        fields.insert("postrider".to_owned(), ours);
-        fields.insert("fifo_mode".to_owned(), Value::Bool(false));
+        fields.insert("postrider".to_owned(), show_ours(&settings));
+        fields.insert("fifo_mode".to_owned(), Value::Bool(settings.fifo));
     }
     Ok(shown)
+}
+
+/// The same, with what its owner should know about it if there is anything.
+pub(super) fn show_warned(warned: &Warned) -> Result<Value> {
+    let mut shown = show(&warned.subscription)?;
+    if let Value::Object(fields) = &mut shown
+        && !warned.warnings.is_empty()
+    {
+        fields.insert("warnings".to_owned(), json!(warned.warnings));
+    }
+    Ok(shown)
+}
+
+/// Settings with a default are always shown, the others where there are any.
+fn show_ours(settings: &domain::Subscription) -> Value {
+    let mut ours = Map::new();
+    ours.insert("start".to_owned(), show_start(settings.start));
+    ours.insert("fifo".to_owned(), settings.fifo.into());
+    ours.insert("paused".to_owned(), settings.paused.into());
+    ours.insert("poison".to_owned(), settings.poison.to_string().into());
+    if let Some(key) = &settings.lane_by {
+        ours.insert("laneBy".to_owned(), key.clone().into());
+    }
+    if let Some(attempts) = settings.attempts_max {
+        ours.insert("maxAttempts".to_owned(), attempts.into());
+    }
+    if !settings.description.is_empty() {
+        ours.insert("description".to_owned(), settings.description.clone().into());
+    }
+    if !settings.metadata.is_empty() {
+        ours.insert("metadata".to_owned(), json!(settings.metadata));
+    }
+    Value::Object(ours)
 }
 
 fn show_start(start: Start) -> Value {
@@ -195,35 +255,106 @@ pub(super) fn list(subscriptions: Vec<Value>, next_page_token: String) -> Value 
 mod tests {
     use super::*;
 
-    fn taken(mut subscription: Value) -> Result<Extras> {
+    fn taken(mut subscription: Value) -> Result<Extras, Invalid> {
         take("", &mut subscription)
     }
 
-    fn refusal(subscription: Value) -> Refusal {
-        taken(subscription).unwrap_err()
+    fn field_at_fault(subscription: Value) -> String {
+        taken(subscription).unwrap_err().field
     }
 
     #[test]
     fn ours_is_taken_out_and_the_rest_left() {
         let mut subscription = json!({
             "topic": "projects/p/topics/orders",
-            "fifo_mode": false,
+            "fifo_mode": true,
             "is_enabled": true,
+            "warnings": ["sent back"],
             "postrider": {
                 "start": "earliest", "description": "d", "metadata": {"k": "v"},
-                "fifo": false, "paused": false, "poison": "skip",
+                "fifo": true, "paused": false, "poison": "halt", "laneBy": "kind",
+                "maxAttempts": 7,
             },
         });
-        let extras = take("", &mut subscription).unwrap();
-        assert_eq!(extras.start, Some(Start::Earliest));
-        assert_eq!(extras.description.as_deref(), Some("d"));
-        assert_eq!(extras.metadata.unwrap()["k"], "v");
+        let expected = Extras {
+            start: Some(Start::Earliest),
+            fifo: Some(true),
+            paused: Some(false),
+            poison: Some(Poison::Halt),
+            lane_by: Some("kind".to_owned()),
+            attempts_max: Some(7),
+            description: Some("d".to_owned()),
+            metadata: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+        };
+        assert_eq!(take("", &mut subscription), Ok(expected));
         assert_eq!(subscription, json!({"topic": "projects/p/topics/orders"}));
-        assert_eq!(taken(json!({})).unwrap(), Extras::default());
+        for nothing in [json!({}), json!({"postrider": null, "fifoMode": null})] {
+            assert_eq!(taken(nothing), Ok(Extras::default()));
+        }
     }
 
     #[test]
-    fn what_is_shown_can_be_sent_back() {
+    fn every_spelling_means_its_setting() {
+        for (subscription, fifo, paused) in [
+            (json!({"fifoMode": true}), Some(true), None),
+            (json!({"fifo_mode": false}), Some(false), None),
+            (json!({"isEnabled": false}), None, Some(true)),
+            (json!({"is_enabled": true}), None, Some(false)),
+            (json!({"fifoMode": true, "fifo_mode": true}), Some(true), None),
+            (json!({"fifoMode": true, "postrider": {"fifo": true}}), Some(true), None),
+            (json!({"is_enabled": false, "postrider": {"paused": true}}), None, Some(true)),
+        ] {
+            let extras = taken(subscription).unwrap();
+            assert_eq!((extras.fifo, extras.paused), (fifo, paused));
+        }
+    }
+
+    #[test]
+    fn spellings_that_disagree_are_refused() {
+        for (subscription, field) in [
+            (json!({"fifoMode": true, "fifo_mode": false}), "fifo_mode"),
+            (json!({"fifoMode": true, "postrider": {"fifo": false}}), "fifoMode"),
+            (json!({"is_enabled": true, "postrider": {"paused": true}}), "is_enabled"),
+            (json!({"isEnabled": true, "is_enabled": false}), "is_enabled"),
+        ] {
+            assert_eq!(field_at_fault(subscription), field);
+        }
+    }
+
+    #[test]
+    fn masks_may_use_every_spelling() {
+        let mut paths =
+            ["labels", "fifo_mode", "is_enabled", "postrider.poison"].map(str::to_owned);
+        respell(&mut paths);
+        assert_eq!(paths, ["labels", "postrider.fifo", "postrider.paused", "postrider.poison"]);
+    }
+
+    #[test]
+    fn the_settings_in_force_are_shown_and_can_be_sent_back() {
+        let plain = domain::Subscription::new(
+            domain::SubscriptionName::parse("name", "projects/p/subscriptions/billing").unwrap(),
+            domain::TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
+        );
+        assert_eq!(
+            show_ours(&plain),
+            json!({"start": "latest", "fifo": false, "paused": false, "poison": "skip"})
+        );
+        let settings = domain::Subscription {
+            paused: true,
+            poison: Poison::Halt,
+            lane_by: Some("kind".to_owned()),
+            attempts_max: Some(7),
+            ..plain
+        };
+        let shown = show_ours(&settings);
+        assert_eq!(shown["laneBy"], json!("kind"));
+        let extras = taken(json!({"postrider": shown})).unwrap();
+        assert_eq!((extras.paused, extras.poison), (Some(true), Some(Poison::Halt)));
+        assert_eq!((extras.lane_by.as_deref(), extras.attempts_max), (Some("kind"), Some(7)));
+    }
+
+    #[test]
+    fn a_start_that_is_shown_can_be_sent_back() {
         for start in [
             Start::Latest,
             Start::Earliest,
@@ -261,42 +392,34 @@ mod tests {
             json!({"place": 1}),
             json!({"offset": 1, "time": "1970-01-01T00:00:00Z"}),
         ] {
-            let refusal = refusal(json!({"postrider": {"start": bad}}));
-            assert_eq!(refusal.code, Code::InvalidArgument);
-            assert!(refusal.to_string().starts_with("postrider.start: "), "{refusal}");
+            assert_eq!(field_at_fault(json!({"postrider": {"start": bad}})), "postrider.start");
         }
     }
 
     #[test]
     fn unknown_fields_and_wrong_types_are_named() {
         for (subscription, field) in [
-            (json!({"postrider": 5}), "postrider: "),
-            (json!({"postrider": {"strat": 1}}), "postrider.strat: "),
-            (json!({"postrider": {"description": 1}}), "postrider.description: "),
-            (json!({"postrider": {"metadata": []}}), "postrider.metadata: "),
-            (json!({"postrider": {"metadata": {"k": 1}}}), "postrider.metadata: "),
-            (json!({"postrider": {"fifo": "no"}}), "postrider.fifo: "),
-            (json!({"fifoMode": 1}), "fifoMode: "),
+            (json!({"postrider": 5}), "postrider"),
+            (json!({"postrider": {"strat": 1}}), "postrider.strat"),
+            (json!({"postrider": {"description": 1}}), "postrider.description"),
+            (json!({"postrider": {"metadata": []}}), "postrider.metadata"),
+            (json!({"postrider": {"metadata": {"k": 1}}}), "postrider.metadata"),
+            (json!({"postrider": {"fifo": "no"}}), "postrider.fifo"),
+            (json!({"postrider": {"paused": 0}}), "postrider.paused"),
+            (json!({"postrider": {"poison": "stop"}}), "postrider.poison"),
+            (json!({"postrider": {"poison": true}}), "postrider.poison"),
+            (json!({"postrider": {"laneBy": 1}}), "postrider.laneBy"),
+            (json!({"postrider": {"maxAttempts": "7"}}), "postrider.maxAttempts"),
+            (json!({"postrider": {"maxAttempts": 1.5}}), "postrider.maxAttempts"),
+            (json!({"postrider": {"maxAttempts": -1}}), "postrider.maxAttempts"),
+            (json!({"postrider": {"maxAttempts": 5_000_000_000_u64}}), "postrider.maxAttempts"),
+            (json!({"fifoMode": 1}), "fifoMode"),
+            (json!({"is_enabled": "yes"}), "is_enabled"),
         ] {
-            let refusal = refusal(subscription);
-            assert_eq!(refusal.code, Code::InvalidArgument, "{refusal}");
-            assert!(refusal.to_string().starts_with(field), "{refusal}");
+            assert_eq!(field_at_fault(subscription), field);
         }
-    }
-
-    #[test]
-    fn what_is_not_built_is_said_so() {
-        for (subscription, field) in [
-            (json!({"fifo_mode": true}), "fifo_mode"),
-            (json!({"is_enabled": false}), "is_enabled"),
-            (json!({"postrider": {"fifo": true}}), "postrider.fifo"),
-            (json!({"postrider": {"paused": true}}), "postrider.paused"),
-            (json!({"postrider": {"poison": "halt"}}), "postrider.poison"),
-            (json!({"postrider": {"laneBy": "kind"}}), "postrider.laneBy"),
-        ] {
-            let refusal = refusal(subscription);
-            assert_eq!(refusal.code, Code::Unimplemented, "{refusal}");
-            assert!(refusal.to_string().starts_with(field), "{refusal}");
-        }
+        let mut nested = json!({"postrider": {"fifo": 1}});
+        let error = take("subscription.", &mut nested).unwrap_err();
+        assert_eq!(error.field, "subscription.postrider.fifo");
     }
 }

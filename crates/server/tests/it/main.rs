@@ -11,6 +11,7 @@ mod program;
 mod rest;
 mod rest_bad_input;
 mod rig;
+mod settings;
 mod stopping;
 mod streams;
 mod topics;

@@ -66,11 +66,42 @@ async fn bad_settings_are_refused_by_name_and_nothing_is_made(rig: &Rig) {
         (json!({"labels": {"Team": "x"}}), "labels"),
         (json!({"labels": {"postrider-strat": "x"}}), "postrider-strat"),
         (json!({"labels": {"postrider-start": "soon"}}), "postrider-start"),
+        (json!({"labels": {"postrider-fifo": "yes"}}), "postrider-fifo"),
+        (json!({"labels": {"postrider-max-attempts": "101"}}), "postrider-max-attempts"),
+        (json!({"filter": "attributes.kind = 5"}), "filter: at 19: "),
+        (json!({"filter": format!("attributes:{}", "a".repeat(250))}), "filter"),
+        (json!({"retryPolicy": {"minimumBackoff": "601s"}}), "retryPolicy.minimumBackoff: 601 s"),
+        (json!({"retryPolicy": {"minimumBackoff": "-1s"}}), "retryPolicy.minimumBackoff"),
+        (json!({"retryPolicy": {"maximumBackoff": "9s"}}), "retryPolicy.minimumBackoff: 10 s"),
+        (
+            json!({"deadLetterPolicy": {"deadLetterTopic": "dead"}}),
+            "deadLetterPolicy.deadLetterTopic",
+        ),
+        (
+            json!({"deadLetterPolicy": {
+                "deadLetterTopic": "projects/p/topics/dead", "maxDeliveryAttempts": 3,
+            }}),
+            "deadLetterPolicy.maxDeliveryAttempts: 3, 5 to 100 are allowed",
+        ),
         (json!({"postrider": 5}), "postrider"),
         (json!({"postrider": {"strat": "latest"}}), "postrider.strat"),
         (json!({"postrider": {"start": "middle"}}), "postrider.start"),
         (json!({"postrider": {"start": {"offset": u64::MAX}}}), "postrider.start"),
         (json!({"postrider": {"description": "x".repeat(5_000)}}), "postrider.description"),
+        (json!({"postrider": {"fifo": "yes"}}), "postrider.fifo"),
+        (json!({"fifoMode": true, "postrider": {"fifo": false}}), "fifoMode"),
+        (json!({"postrider": {"fifo": true, "laneBy": "kind"}}), "postrider.laneBy"),
+        (
+            json!({"enableMessageOrdering": true, "postrider": {"laneBy": "kind"}}),
+            "postrider.laneBy",
+        ),
+        (json!({"postrider": {"poison": "stop"}}), "postrider.poison"),
+        (json!({"postrider": {"poison": "halt"}}), "postrider.poison: halt needs lanes"),
+        (
+            json!({"postrider": {"poison": "halt", "fifo": true}}),
+            "postrider.poison: halt needs an end of attempts",
+        ),
+        (json!({"postrider": {"maxAttempts": 0}}), "postrider.maxAttempts"),
         (json!({"name": "projects/p/subscriptions/another"}), "name"),
     ] {
         let mut body = fields;
@@ -89,6 +120,17 @@ async fn bad_updates_and_queries_are_refused_by_name(rig: &Rig) {
         (json!({"subscription": {}, "updateMask": ""}), "updateMask"),
         (json!({"subscription": {}, "updateMask": "topic"}), "updateMask"),
         (json!({"subscription": {}, "updateMask": "noSuchField"}), "updateMask"),
+        (json!({"subscription": {}, "updateMask": "enableMessageOrdering"}), "updateMask"),
+        (json!({"subscription": {}, "updateMask": "filter"}), "updateMask"),
+        (json!({"subscription": {}, "updateMask": "retryPolicy.backoff"}), "updateMask"),
+        (json!({"subscription": {}, "updateMask": "postrider.start"}), "updateMask"),
+        (
+            json!({
+                "subscription": {"deadLetterPolicy": {"maxDeliveryAttempts": 7}},
+                "updateMask": "deadLetterPolicy.maxDeliveryAttempts",
+            }),
+            "deadLetterPolicy.deadLetterTopic",
+        ),
         (
             json!({"subscription": {"ackDeadlineSeconds": 5}, "updateMask": "ackDeadlineSeconds"}),
             "ackDeadlineSeconds",
@@ -135,13 +177,9 @@ async fn bodies_that_are_not_json_are_refused(rig: &Rig) {
 async fn what_is_not_built_is_501_by_name(rig: &Rig) {
     make_pair(rig).await;
     for (fields, name) in [
-        (json!({"filter": "attributes:a"}), "filter"),
-        (json!({"enableMessageOrdering": true}), "enableMessageOrdering"),
         (json!({"pushConfig": {"pushEndpoint": "http://x"}}), "pushConfig"),
-        (json!({"deadLetterPolicy": {"deadLetterTopic": "t"}}), "deadLetterPolicy"),
-        (json!({"postrider": {"fifo": true}}), "postrider.fifo"),
-        (json!({"fifo_mode": true}), "fifoMode"),
-        (json!({"labels": {"postrider-paused": "true"}}), "postrider-paused"),
+        (json!({"bigqueryConfig": {"table": "p.d.t"}}), "bigqueryConfig"),
+        (json!({"labels": {"postrider-timeout-seconds": "30"}}), "postrider-timeout-seconds"),
     ] {
         let mut body = fields;
         body["topic"] = json!("projects/p/topics/orders");

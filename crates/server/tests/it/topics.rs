@@ -125,11 +125,16 @@ async fn a_subscription_shows_defaults_and_takes_updates(rig: &Rig) {
         (&["topic"][..], Code::InvalidArgument),
         (&["filter"][..], Code::InvalidArgument),
         (&["no_such_field"][..], Code::InvalidArgument),
-        (&["retry_policy"][..], Code::Unimplemented),
+        (&["enable_message_ordering"][..], Code::InvalidArgument),
+        (&["retry_policy.no_such_field"][..], Code::InvalidArgument),
+        (&["push_config"][..], Code::Unimplemented),
     ] {
         let update = UpdateSubscriptionRequest {
             subscription: Some(Subscription {
-                retry_policy: Some(Default::default()),
+                push_config: Some(PushConfig {
+                    push_endpoint: "http://127.0.0.1:9".to_owned(),
+                    ..PushConfig::default()
+                }),
                 ..wanted.clone()
             }),
             update_mask: mask(paths),
@@ -184,16 +189,16 @@ async fn a_deleted_subscription_is_gone(rig: &Rig) {
 async fn what_is_not_built_says_so(rig: &Rig) {
     let (topic, name) = rig.pair().await;
     let mut subscriber = rig.subscriber().await;
-    let filtered = Subscription {
-        name: subscription("filtered"),
+    let written = Subscription {
+        name: subscription("written"),
         topic,
-        filter: "attributes:x".to_owned(),
+        bigquery_config: Some(Default::default()),
         ..Subscription::default()
     };
-    let refused = subscriber.create_subscription(filtered).await.unwrap_err();
+    let refused = subscriber.create_subscription(written).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
-    assert!(refused.message().contains("filter"), "{refused}");
-    assert_eq!(shown(rig, &subscription("filtered")).await.unwrap_err().code(), Code::NotFound);
+    assert!(refused.message().contains("bigquery_config"), "{refused}");
+    assert_eq!(shown(rig, &subscription("written")).await.unwrap_err().code(), Code::NotFound);
     let seek = SeekRequest { subscription: name.clone(), ..SeekRequest::default() };
     assert_eq!(subscriber.seek(seek).await.unwrap_err().code(), Code::Unimplemented);
     let pull = ModifyPushConfigRequest {

@@ -30,12 +30,14 @@ pub(crate) fn message_from_wire(wire: pubsub::PubsubMessage) -> Message {
     Message { data: wire.data, attributes: wire.attributes, ordering_key: wire.ordering_key }
 }
 
-/// A lease as the consumer sees it. The attempt is shown only where a dead letter policy counts
-/// attempts, and there is none yet.
-pub(crate) fn lease_to_wire(lease: Lease) -> wire::ReceivedMessage {
+/// A lease as the consumer sees it. Google shows the attempt only where a dead letter policy
+/// counts attempts.
+pub(crate) fn lease_to_wire(lease: Lease, shows_attempt: bool) -> wire::ReceivedMessage {
     let mut ack_id = String::with_capacity(ACK_ID_BYTES);
     lease.ack_id.write_to(&mut ack_id);
-    wire::ReceivedMessage { ack_id, message: lease.record.body, delivery_attempt: 0 }
+    let attempt = if shows_attempt { lease.attempt } else { 0 };
+    let delivery_attempt = i32::try_from(attempt).unwrap_or(i32::MAX);
+    wire::ReceivedMessage { ack_id, message: lease.record.body, delivery_attempt }
 }
 
 /// A time that a client gave. Before 1970 is as long ago as any other time that is.

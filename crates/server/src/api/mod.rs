@@ -1,29 +1,34 @@
 //! What the server can do, whichever way a call comes in: gRPC and REST both call this.
 
 mod acks;
+mod lanes;
 mod paging;
+mod seek;
+mod snapshots;
 mod subscriptions;
 mod topics;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::Broker;
+use broker::{Broker, Clock};
 
-pub(crate) use acks::ack_ids;
+pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
+pub(crate) use lanes::{LanesPage, ListLanes};
 pub(crate) use subscriptions::Warned;
 
 /// The calls of the API over one broker.
 #[derive(Clone)]
 pub(crate) struct Api {
     broker: Arc<Broker>,
+    clock: Arc<dyn Clock>,
     /// How long a Pull waits for a message.
     pull_wait: Duration,
 }
 
 impl Api {
-    pub(crate) fn new(broker: Arc<Broker>, pull_wait: Duration) -> Self {
-        Self { broker, pull_wait }
+    pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
+        Self { broker, clock, pull_wait }
     }
 
     pub(crate) fn broker(&self) -> &Arc<Broker> {

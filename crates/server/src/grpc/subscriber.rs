@@ -16,7 +16,6 @@ use super::streaming_pull::{self, Outbound};
 use super::warnings::Warnings;
 use crate::api::Warned;
 use crate::convert::{Extras, subscription_to_wire};
-use crate::status::Refusal;
 
 #[tonic::async_trait]
 impl Subscriber for Service {
@@ -64,14 +63,14 @@ impl Subscriber for Service {
         &self,
         request: Request<ModifyAckDeadlineRequest>,
     ) -> Result<Response<Empty>, Status> {
-        Ok(Response::new(self.api.modify_ack_deadline(request.get_ref())?))
+        Ok(Response::new(self.api.modify_ack_deadline(request.get_ref()).await?))
     }
 
     async fn acknowledge(
         &self,
         request: Request<AcknowledgeRequest>,
     ) -> Result<Response<Empty>, Status> {
-        Ok(Response::new(self.api.acknowledge(request.get_ref())?))
+        Ok(Response::new(self.api.acknowledge(request.get_ref()).await?))
     }
 
     async fn pull(&self, request: Request<PullRequest>) -> Result<Response<PullResponse>, Status> {
@@ -98,41 +97,41 @@ impl Subscriber for Service {
 
     async fn get_snapshot(
         &self,
-        _: Request<GetSnapshotRequest>,
+        request: Request<GetSnapshotRequest>,
     ) -> Result<Response<Snapshot>, Status> {
-        Err(Refusal::call_not_built("GetSnapshot").into())
+        Ok(Response::new(self.api.get_snapshot(request.get_ref())?))
     }
 
     async fn list_snapshots(
         &self,
-        _: Request<ListSnapshotsRequest>,
+        request: Request<ListSnapshotsRequest>,
     ) -> Result<Response<ListSnapshotsResponse>, Status> {
-        Err(Refusal::call_not_built("ListSnapshots").into())
+        Ok(Response::new(self.api.list_snapshots(request.get_ref())?))
     }
 
     async fn create_snapshot(
         &self,
-        _: Request<CreateSnapshotRequest>,
+        request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<Snapshot>, Status> {
-        Err(Refusal::call_not_built("CreateSnapshot").into())
+        Ok(Response::new(self.api.create_snapshot(request.into_inner()).await?))
     }
 
     async fn update_snapshot(
         &self,
-        _: Request<UpdateSnapshotRequest>,
+        request: Request<UpdateSnapshotRequest>,
     ) -> Result<Response<Snapshot>, Status> {
-        Err(Refusal::call_not_built("UpdateSnapshot").into())
+        Ok(Response::new(self.api.update_snapshot(request.into_inner()).await?))
     }
 
     async fn delete_snapshot(
         &self,
-        _: Request<DeleteSnapshotRequest>,
+        request: Request<DeleteSnapshotRequest>,
     ) -> Result<Response<Empty>, Status> {
-        Err(Refusal::call_not_built("DeleteSnapshot").into())
+        Ok(Response::new(self.api.delete_snapshot(request.get_ref()).await?))
     }
 
-    async fn seek(&self, _: Request<SeekRequest>) -> Result<Response<SeekResponse>, Status> {
-        Err(Refusal::call_not_built("Seek").into())
+    async fn seek(&self, request: Request<SeekRequest>) -> Result<Response<SeekResponse>, Status> {
+        Ok(Response::new(self.api.seek(request.get_ref()).await?))
     }
 }
 

@@ -5,7 +5,7 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{postrider, to_json};
+use super::{lanes, postrider, to_json};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -20,13 +20,24 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "DeleteTopic" => to_json(&api.delete_topic(&from_value(request)?).await?),
         "Publish" => to_json(&api.publish(from_value(request)?).await?),
         "Pull" => to_json(&api.pull(&from_value(request)?).await?),
-        "Acknowledge" => to_json(&api.acknowledge(&from_value(request)?)?),
-        "ModifyAckDeadline" => to_json(&api.modify_ack_deadline(&from_value(request)?)?),
+        "Acknowledge" => to_json(&api.acknowledge(&from_value(request)?).await?),
+        "ModifyAckDeadline" => to_json(&api.modify_ack_deadline(&from_value(request)?).await?),
         "ModifyPushConfig" => to_json(&api.modify_push_config(&from_value(request)?)?),
         "DeleteSubscription" => to_json(&api.delete_subscription(&from_value(request)?).await?),
+        "Seek" => to_json(&api.seek(&from_value(request)?).await?),
+        "DetachSubscription" => to_json(&api.detach_subscription(&from_value(request)?).await?),
         "CreateSubscription" | "UpdateSubscription" | "GetSubscription" | "ListSubscriptions" => {
             subscription_call(api, method, request).await
         }
+        "CreateSnapshot" => to_json(&api.create_snapshot(from_value(request)?).await?),
+        "UpdateSnapshot" => to_json(&api.update_snapshot(from_value(request)?).await?),
+        "GetSnapshot" => to_json(&api.get_snapshot(&from_value(request)?)?),
+        "ListSnapshots" => to_json(&api.list_snapshots(&from_value(request)?)?),
+        "ListTopicSnapshots" => to_json(&api.list_topic_snapshots(&from_value(request)?)?),
+        "DeleteSnapshot" => to_json(&api.delete_snapshot(&from_value(request)?).await?),
+        "ListLanes" => to_json(&lanes::list(api, request).await?),
+        "ReleaseLane" => to_json(&lanes::release(api, request).await?),
+        "SkipLane" => to_json(&lanes::skip(api, request).await?),
         other => Err(Refusal::call_not_built(other)),
     }
 }

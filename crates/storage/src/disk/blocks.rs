@@ -13,16 +13,19 @@ use std::sync::Arc;
 
 use super::format::{BLOCK, BLOCK_BYTES, to_usize};
 use super::seam::File;
+use super::write_behind::{Write, WriteBehind};
 
-/// Bytes gathered before they are written.
-const GATHERED: usize = 1 << 20;
+/// Bytes gathered before they are written: enough to keep the disk busy with one write.
+const GATHERED_MAX: usize = 4 << 20;
 
 /// The end of a file that grows.
 pub(super) struct Blocks {
     file: Arc<dyn File>,
-    /// `GATHERED` bytes from `start` on are aligned to blocks.
+    /// `gathered` bytes from `start` on are aligned to blocks.
     memory: Vec<u8>,
     start: usize,
+    /// Bytes gathered before they are written.
+    gathered: usize,
     /// Bytes in the buffer.
     filled: usize,
     /// How many of them are in the file already.
@@ -32,13 +35,21 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Goes on behind `length` bytes. `file` is to be written, `reader` may be read.
-    pub(super) fn new(file: Arc<dyn File>, reader: &dyn File, length: u64) -> io::Result<Self> {
-        let memory = vec![0; GATHERED + BLOCK];
+    /// Goes on behind `length` bytes. `file` is to be written, `reader` may be read. About
+    /// `expected` bytes will come: many ends with little each take little memory.
+    pub(super) fn new(
+        file: Arc<dyn File>,
+        reader: &dyn File,
+        length: u64,
+        expected: usize,
+    ) -> io::Result<Self> {
+        let gathered = expected.saturating_add(BLOCK).clamp(BLOCK, GATHERED_MAX);
+        let gathered = gathered.next_multiple_of(BLOCK);
+        let memory = vec![0; gathered + BLOCK];
         let start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);
         let filled = to_usize(length % BLOCK_BYTES);
         let base = length - filled as u64;
-        let mut blocks = Self { file, memory, start, filled, written: filled, base };
+        let mut blocks = Self { file, memory, start, gathered, filled, written: filled, base };
         if filled > 0 {
             reader.read_at(blocks.buffer(0, filled), base)?;
         }
@@ -52,10 +63,10 @@ impl Blocks {
         mut write: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         while !bytes.is_empty() {
-            if self.filled == GATHERED {
+            if self.filled == self.gathered {
                 write(self)?;
             }
-            let (now, later) = bytes.split_at(bytes.len().min(GATHERED - self.filled));
+            let (now, later) = bytes.split_at(bytes.len().min(self.gathered - self.filled));
             self.buffer(self.filled, now.len()).copy_from_slice(now);
             self.filled += now.len();
             bytes = later;
@@ -68,21 +79,28 @@ impl Blocks {
         if self.filled == self.written { 0 } else { self.filled.next_multiple_of(BLOCK) }
     }
 
-    /// Writes what was taken, zeros behind it up to the end of the block. An error changes
-    /// nothing: it may be called again.
-    pub(super) fn write(&mut self) -> io::Result<()> {
+    /// Hands over what was taken, zeros behind it up to the end of the block. It is written when
+    /// `behind` says so. An error is of an earlier write and changes nothing: it may be called
+    /// again.
+    pub(super) fn write(&mut self, behind: &mut WriteBehind) -> io::Result<()> {
         let padded = self.pending();
         if padded == 0 {
             return Ok(());
         }
+        // The last block may be written again by what follows, so one write waits for the other.
+        behind.wait()?;
         self.buffer(self.filled, padded - self.filled).fill(0);
-        let base = self.base;
-        let file = Arc::clone(&self.file);
-        file.write_at(self.buffer(0, padded), base)?;
         let rest = self.filled % BLOCK;
         let whole = self.filled - rest;
-        let from = self.start + whole;
-        self.memory.copy_within(from..from + rest, self.start);
+        let mut memory = behind.memory(self.memory.len());
+        let mut start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);
+        if let Some(place) = memory.get_mut(start..start + rest) {
+            place.copy_from_slice(self.buffer(whole, rest));
+        }
+        std::mem::swap(&mut self.memory, &mut memory);
+        std::mem::swap(&mut self.start, &mut start);
+        let (file, at) = (Arc::clone(&self.file), self.base);
+        behind.hand_over(Write { file, memory, start, length: padded, at })?;
         self.base += whole as u64;
         self.filled = rest;
         self.written = rest;
@@ -147,21 +165,25 @@ mod tests {
     fn what_is_put_in_any_portions_is_what_the_file_holds() {
         let file = Arc::new(Written::default());
         let mut expected = Vec::new();
-        let sizes = [1, 4095, 4096, 10, 5000, 3 << 20, 1, 8192, 1 << 20, 77];
+        let sizes = [1, 4095, 4096, 10, 5000, 9 << 20, 1, 8192, 1 << 20, 77];
+        let expected_bytes = [0, usize::MAX, 10_000, 4096];
+        let mut behind = WriteBehind::default();
         for (round, sizes) in sizes.chunks(3).enumerate() {
             let dyn_file: Arc<dyn File> = Arc::clone(&file) as _;
             let length = expected.len() as u64;
-            let mut blocks = Blocks::new(dyn_file, file.as_ref(), length).unwrap();
+            let few = expected_bytes[round];
+            let mut blocks = Blocks::new(dyn_file, file.as_ref(), length, few).unwrap();
             for (at, size) in sizes.iter().enumerate() {
                 let byte = u8::try_from(round * 10 + at + 1).unwrap();
-                blocks.put(&vec![byte; *size], Blocks::write).unwrap();
+                blocks.put(&vec![byte; *size], |blocks| blocks.write(&mut behind)).unwrap();
                 expected.extend(vec![byte; *size]);
                 if at % 2 == 0 {
-                    blocks.write().unwrap();
+                    blocks.write(&mut behind).unwrap();
                     assert_eq!(blocks.pending(), 0);
                 }
             }
-            blocks.write().unwrap();
+            blocks.write(&mut behind).unwrap();
+            behind.wait().unwrap();
             assert_eq!(&file.0.lock()[..expected.len()], expected);
         }
     }

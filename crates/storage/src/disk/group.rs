@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{BufMut, BytesMut};
 use domain::{Offset, ProgressChange, SubscriptionId, Timestamp};
 use tokio::sync::oneshot;
 
@@ -243,7 +243,7 @@ impl Arena {
         while self.used.len() > self.used_max {
             self.used.pop_front();
         }
-        aligned(self.reclaim(bytes.max(self.chunk_bytes) + BLOCK))
+        self.reclaim(bytes.max(self.chunk_bytes))
     }
 
     fn reclaim(&mut self, bytes: usize) -> BytesMut {
@@ -251,15 +251,6 @@ impl Arena {
         let piece = free.and_then(|at| self.used.remove(at));
         piece.unwrap_or_else(|| BytesMut::with_capacity(bytes))
     }
-}
-
-/// `piece`, which is empty, from its first block boundary on: groups are whole blocks, so that all
-/// of them can be written past the page cache.
-fn aligned(mut piece: BytesMut) -> BytesMut {
-    let before = piece.as_ptr().align_offset(BLOCK).min(BLOCK);
-    piece.put_bytes(0, before);
-    piece.advance(before);
-    piece
 }
 
 /// How large the pieces are in which memory for a tail of `tail_bytes` is taken.

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use domain::{Offset, OffsetRange, Timestamp};
 
+use super::format::to_usize;
+
 /// A span grows to this many bytes of the file before the next one starts.
 const SPAN_BYTES: u32 = 64 << 10;
 /// Spans that follow each other this closely are read in one go.
@@ -94,6 +96,13 @@ impl WalIndex {
         Some(OffsetRange { from, to })
     }
 
+    /// Bytes of the spans in file `sequence`: those of the frames there, and of others between.
+    pub(super) fn bytes_within(&self, sequence: u64) -> usize {
+        let start = self.spans.partition_point(|span| span.sequence < sequence);
+        let spans = self.spans.range(start..).take_while(|span| span.sequence == sequence);
+        spans.map(|span| to_usize(span.end - span.start)).sum()
+    }
+
     /// Forgets every span in files up to `sequence`.
     pub(super) fn forget(&mut self, sequence: u64) {
         while self.spans.front().is_some_and(|span| span.sequence <= sequence) {
@@ -168,6 +177,8 @@ mod tests {
         assert_eq!(index.within(1, Offset(160)), range(100, 150));
         assert_eq!(index.within(2, Offset(160)), range(150, 160));
         assert_eq!(index.within(3, Offset(160)), None);
+        let bytes = [1, 2, 3].map(|sequence| index.bytes_within(sequence));
+        assert_eq!(bytes, [55_904 + 70_000 + 10_000, 4_904, 0]);
         index.forget(1);
         assert_eq!(index.first(), Some(Offset(150)));
         assert_eq!(index.within(1, Offset(160)), None);

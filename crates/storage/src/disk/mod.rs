@@ -17,7 +17,7 @@
 //! | `queue`, `group`, `committer` | from a commit to a durable, visible group |
 //! | `wal`, `keeper` | log files, files made ahead, the reserve for a full disk |
 //! | `topic`, `tail`, `index`, `segments`, `read` | where a topic's records are; reading them |
-//! | `outgoing`, `trimmer` | moving what is needed out of a log file, and using that again |
+//! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
 //! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
 //! | `recovery`, `verify` | opening a store; checking one |
 //! | `store`, `engine` | the open store; the traits on it |
@@ -47,6 +47,7 @@ mod topic;
 mod trimmer;
 mod verify;
 mod wal;
+mod write_behind;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,13 +13,32 @@ use super::segments::{FOLDER, MARK_BYTES, Mark, Segment};
 use super::store::Shared;
 use super::topic::Topic;
 use super::wal::is_full;
+use super::write_behind::WriteBehind;
 use crate::{Error, Result};
+
+/// Bytes of the reserve that are freed for one write: as much as is gathered, and names.
+const WRITE_BYTES_MAX: u64 = 5 << 20;
+
+/// What a move needs besides the records.
+pub(super) struct Mover<'store> {
+    pub shared: &'store Shared,
+    pub behind: WriteBehind,
+}
+
+impl Mover<'_> {
+    /// Returns when everything handed over is written, from the reserve if need be.
+    fn settle(&mut self) -> Result<()> {
+        with_reserve(&self.shared.keeper, WRITE_BYTES_MAX, || self.behind.wait())
+    }
+}
 
 /// What of one topic has to leave a log file.
 pub(super) struct Outgoing {
     pub topic: Arc<Topic>,
     /// The offsets in the file: all of them are there.
     range: OffsetRange,
+    /// Bytes of the file that they take, at most.
+    bytes: usize,
     /// The offsets that are needed, ascending; those passed are dropped from the front.
     needed: std::vec::IntoIter<OffsetRange>,
     current: Option<OffsetRange>,
@@ -36,10 +55,16 @@ pub(super) struct Building {
 }
 
 impl Outgoing {
-    pub(super) fn new(topic: Arc<Topic>, range: OffsetRange, needed: Vec<OffsetRange>) -> Self {
+    /// What is `needed` of the `range` in a file, which takes `bytes` there at most.
+    pub(super) fn new(
+        topic: Arc<Topic>,
+        range: OffsetRange,
+        bytes: usize,
+        needed: Vec<OffsetRange>,
+    ) -> Self {
         let mut needed = needed.into_iter();
         let current = needed.find(|range| !range.is_empty());
-        Self { topic, range, needed, current, segments: Vec::new(), moved: 0 }
+        Self { topic, range, bytes, needed, current, segments: Vec::new(), moved: 0 }
     }
 
     /// Whether something of the file is needed that was not taken yet.
@@ -53,7 +78,7 @@ impl Outgoing {
     }
 
     /// Takes what is needed of a frame; frames come in offset order.
-    pub(super) fn take(&mut self, shared: &Shared, frame: &AppendFrame<'_>) -> Result<()> {
+    pub(super) fn take(&mut self, mover: &mut Mover<'_>, frame: &AppendFrame<'_>) -> Result<()> {
         if self.is_unneeded(frame) {
             return Ok(());
         }
@@ -61,7 +86,7 @@ impl Outgoing {
         while let Some(head) = RecordHead::decode(rest) {
             let Some((record, behind)) = rest.split_at_checked(head.length) else { break };
             if self.is_needed(head.offset) {
-                self.put(shared, &head, record)?;
+                self.put(mover, &head, record)?;
                 self.moved += 1;
             }
             rest = behind;
@@ -70,17 +95,18 @@ impl Outgoing {
     }
 
     /// Writes what was gathered, and syncs every file.
-    pub(super) fn finish(&mut self, shared: &Shared) -> Result<()> {
-        for building in &mut self.segments {
-            building.flush(&shared.keeper)?;
+    pub(super) fn finish(&mut self, mover: &mut Mover<'_>) -> Result<()> {
+        self.flush(mover)?;
+        mover.settle()?;
+        for building in &self.segments {
             building.blocks.sync().map_err(super::scan::unavailable)?;
         }
         Ok(())
     }
 
     /// Writes what was gathered.
-    pub(super) fn flush(&mut self, shared: &Shared) -> Result<()> {
-        self.segments.iter_mut().try_for_each(|building| building.flush(&shared.keeper))
+    pub(super) fn flush(&mut self, mover: &mut Mover<'_>) -> Result<()> {
+        self.segments.iter_mut().try_for_each(|building| building.flush(mover))
     }
 
     fn is_needed(&mut self, offset: Offset) -> bool {
@@ -101,21 +127,22 @@ impl Outgoing {
         }
     }
 
-    fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {
+    fn put(&mut self, mover: &mut Mover<'_>, head: &RecordHead, record: &[u8]) -> Result<()> {
+        let shared = mover.shared;
         let bytes_max = shared.options.topic_segment_bytes;
         let full = self.segments.last().is_none_or(|last| last.segment.length >= bytes_max);
         if full {
             let next = match self.segments.last_mut() {
                 Some(last) => {
-                    last.flush(&shared.keeper)?;
-                    Building::create(shared, &self.topic, head.offset)?
+                    last.flush(mover)?;
+                    Building::create(shared, &self.topic, head.offset, self.bytes)?
                 }
-                None => Building::open(shared, &self.topic, head.offset)?,
+                None => Building::open(shared, &self.topic, head.offset, self.bytes)?,
             };
             self.segments.push(next);
         }
         match self.segments.last_mut() {
-            Some(last) => last.put(shared, head, record),
+            Some(last) => last.put(mover, head, record),
             None => Ok(()),
         }
     }
@@ -123,28 +150,29 @@ impl Outgoing {
 
 impl Building {
     /// The topic's last segment if it has room, else a new one.
-    fn open(shared: &Shared, topic: &Topic, first: Offset) -> Result<Self> {
+    fn open(shared: &Shared, topic: &Topic, first: Offset, bytes: usize) -> Result<Self> {
         let last = topic.state().segments.last().cloned();
         let Some(last) = last.filter(|last| last.length < shared.options.topic_segment_bytes)
         else {
-            return Self::create(shared, topic, first);
+            return Self::create(shared, topic, first, bytes);
         };
         let marks = last.marks(&shared.database)?.to_vec();
         let blocks = (|| {
             let reader = shared.files.get(&last.file)?;
-            Blocks::new(shared.disk.open_for_blocks(&last.file)?, reader.as_ref(), last.length)
+            let file = shared.disk.open_for_blocks(&last.file)?;
+            Blocks::new(file, reader.as_ref(), last.length, bytes)
         })();
         let blocks = blocks.map_err(super::scan::unavailable)?;
         Ok(Self { segment: last.as_ref().clone(), marks, blocks })
     }
 
-    fn create(shared: &Shared, topic: &Topic, first: Offset) -> Result<Self> {
+    fn create(shared: &Shared, topic: &Topic, first: Offset, bytes: usize) -> Result<Self> {
         let name = Segment::file_name(topic.id, first);
         // An earlier move that was not completed may have left a file of that name.
         shared.files.forget(&name);
         let blocks = with_reserve(&shared.keeper, 1 << 20, || {
             let reader = shared.disk.create(&name)?;
-            Blocks::new(shared.disk.open_for_blocks(&name)?, reader.as_ref(), 0)
+            Blocks::new(shared.disk.open_for_blocks(&name)?, reader.as_ref(), 0, bytes)
         })?;
         let segment = Segment {
             topic: topic.id,
@@ -160,7 +188,7 @@ impl Building {
         Ok(Self { segment, marks: Vec::new(), blocks })
     }
 
-    fn put(&mut self, shared: &Shared, head: &RecordHead, record: &[u8]) -> Result<()> {
+    fn put(&mut self, mover: &mut Mover<'_>, head: &RecordHead, record: &[u8]) -> Result<()> {
         let segment = &mut self.segment;
         if self.marks.last().is_none_or(|mark| segment.length - mark.at >= MARK_BYTES) {
             let (offset, at, time) = (head.offset, segment.length, head.publish_time);
@@ -171,11 +199,11 @@ impl Building {
         segment.length += record.len() as u64;
         segment.time_min = segment.time_min.min(head.publish_time);
         segment.time_max = segment.time_max.max(head.publish_time);
-        self.blocks.put(record, |blocks| write(blocks, &shared.keeper))
+        self.blocks.put(record, |blocks| write(blocks, mover))
     }
 
-    fn flush(&mut self, keeper: &Keeper) -> Result<()> {
-        write(&mut self.blocks, keeper)
+    fn flush(&mut self, mover: &mut Mover<'_>) -> Result<()> {
+        write(&mut self.blocks, mover)
     }
 
     /// What SQLite shall name.
@@ -185,9 +213,8 @@ impl Building {
     }
 }
 
-fn write(blocks: &mut Blocks, keeper: &Keeper) -> Result<()> {
-    let bytes = blocks.pending() as u64 + (1 << 20);
-    with_reserve(keeper, bytes, || blocks.write())
+fn write(blocks: &mut Blocks, mover: &mut Mover<'_>) -> Result<()> {
+    with_reserve(&mover.shared.keeper, WRITE_BYTES_MAX, || blocks.write(&mut mover.behind))
 }
 
 /// Makes the names of new segment files durable.

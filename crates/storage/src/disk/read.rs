@@ -302,10 +302,14 @@ fn report(from: Offset, to: Offset, filling: &mut Filling) {
 
 /// The first kept record of `topic` published at `time` or later, or the visible end.
 pub(super) fn offset_at(shared: &Shared, topic: &Topic, time: Timestamp) -> Result<Offset> {
+    // Mostly it is the very first one, where a retention has not passed anything yet.
+    const FIRST: ReadLimit = ReadLimit { records: 1, bytes: 1 };
     const STEP: ReadLimit = ReadLimit { records: 1_024, bytes: 1 << 20 };
     let mut from = search_start(shared, topic, time)?;
+    let mut limit = FIRST;
     loop {
-        let batch = read(shared, topic, from, STEP)?;
+        let batch = read(shared, topic, from, limit)?;
+        limit = STEP;
         if let Some(record) = batch.records.iter().find(|record| record.publish_time >= time) {
             return Ok(record.offset);
         }

@@ -86,13 +86,16 @@ pub(super) struct Group<'window> {
 /// Reads groups of one file.
 pub(super) struct Scanner<'file> {
     file: &'file WalFile,
+    /// Only grows: bytes that are about to be read over need no zeros first.
     window: Vec<u8>,
+    /// Bytes of the file in the window, and where they start.
+    window_bytes: usize,
     window_at: u64,
 }
 
 impl<'file> Scanner<'file> {
     pub(super) fn new(file: &'file WalFile) -> Self {
-        Self { file, window: Vec::new(), window_at: 0 }
+        Self { file, window: Vec::new(), window_bytes: 0, window_at: 0 }
     }
 
     /// The group at `at`, if there is a whole one whose number `accepts`.
@@ -144,21 +147,27 @@ impl<'file> Scanner<'file> {
     }
 
     fn bytes(&mut self, at: u64, length: usize) -> Result<&[u8]> {
-        let held =
-            at >= self.window_at && at + length as u64 <= self.window_at + self.window.len() as u64;
-        if !held {
-            let rest = self.file.header.length - at;
-            self.window.resize(to_usize(rest.min(WINDOW_BYTES.max(length as u64))), 0);
-            self.window_at = at;
-            let read = self.file.file.read_at(&mut self.window, at);
-            if let Err(error) = read {
-                self.window.clear();
-                return Err(at_end(&self.file.name(), at, error));
-            }
+        let held_to = self.window_at + self.window_bytes as u64;
+        if at < self.window_at || at + length as u64 > held_to {
+            self.fill(at, length)?;
         }
         let start = to_usize(at - self.window_at);
         let bytes = self.window.get(start..start + length);
         bytes.ok_or_else(|| corrupt(self.file.name(), at, "the file is cut off"))
+    }
+
+    /// Reads the window from `at` on, `length` bytes at least.
+    fn fill(&mut self, at: u64, length: usize) -> Result<()> {
+        let rest = self.file.header.length - at;
+        let bytes = to_usize(rest.min(WINDOW_BYTES.max(length as u64)));
+        if self.window.len() < bytes {
+            self.window.resize(bytes, 0);
+        }
+        (self.window_bytes, self.window_at) = (0, at);
+        let read = self.file.file.read_at(self.window.get_mut(..bytes).unwrap_or_default(), at);
+        read.map_err(|error| at_end(&self.file.name(), at, error))?;
+        self.window_bytes = bytes;
+        Ok(())
     }
 }
 

@@ -118,9 +118,7 @@ impl Store {
             lock: Mutex::new(parts.lock),
             options,
         });
-        let blocks = parts.disk.open_for_blocks(&active.name()).map_err(unavailable)?;
         let writer = Writer {
-            blocks,
             disk: parts.disk,
             wal,
             keeper: parts.keeper,

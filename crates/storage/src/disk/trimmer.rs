@@ -8,12 +8,13 @@ use domain::{Offset, OffsetRange, TopicId};
 
 use super::database::{Meta, TopicRow, drop_segment, put_meta, put_segment, put_topic};
 use super::format::{BLOCK_BYTES, Frame, body_of};
-use super::outgoing::{Outgoing, sync_names};
+use super::outgoing::{Mover, Outgoing, sync_names};
 use super::scan::{Scanner, corrupt, frames};
 use super::segments::Segment;
 use super::store::Shared;
 use super::topic::Topic;
 use super::wal::WalFile;
+use super::write_behind::WriteBehind;
 use crate::{Commit, Keep, Kind, Result, Trimmed};
 
 /// Bytes gathered for all topics before they are written.
@@ -25,11 +26,12 @@ pub(super) fn trim(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
     let _spending = shared.keeper.spend();
     shared.pressed.store(false, Ordering::Relaxed);
     let mut trimmed = Trimmed::default();
+    let mut mover = Mover { shared, behind: WriteBehind::default() };
     while let Some((file, last_group)) = shared.wal.oldest_filled() {
         if last_group > shared.checkpoint.load(Ordering::Acquire) {
             break;
         }
-        move_file(shared, keep, &file, last_group, &mut trimmed)?;
+        move_file(&mut mover, keep, &file, last_group, &mut trimmed)?;
         shared.notify_room();
     }
     drop_segments(shared, keep, &mut trimmed)?;
@@ -42,31 +44,34 @@ pub(super) fn trim(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
 }
 
 fn move_file(
-    shared: &Shared,
+    mover: &mut Mover<'_>,
     keep: &dyn Keep,
     file: &WalFile,
     last_group: u64,
     trimmed: &mut Trimmed,
 ) -> Result<()> {
+    let shared = mover.shared;
     let mut topics = BTreeMap::new();
     for topic in shared.topics.all() {
-        let range = {
+        let sequence = file.header.sequence;
+        let (range, bytes) = {
             let state = topic.state();
-            state.log.within(file.header.sequence, state.end)
+            (state.log.within(sequence, state.end), state.log.bytes_within(sequence))
         };
         if let Some(range) = range {
             let needed = keep.needed(topic.id, range);
-            topics.insert(topic.id, Outgoing::new(topic, range, needed));
+            topics.insert(topic.id, Outgoing::new(topic, range, bytes, needed));
         }
     }
-    // The acks that `keep` went by may still be riding in the queue.
-    shared.commit(Commit::barrier()).wait()?;
+    // The acks that `keep` went by may still be riding in the queue. They need not be durable
+    // before something is copied, only before something is dropped.
+    let acks = shared.commit(Commit::barrier());
     if topics.values().any(Outgoing::needs_more) {
-        copy(shared, file, last_group, &mut topics)?;
+        copy(mover, file, last_group, &mut topics)?;
     }
     let mut wrote = false;
     for outgoing in topics.values_mut() {
-        outgoing.finish(shared)?;
+        outgoing.finish(mover)?;
         wrote |= !outgoing.segments.is_empty();
         trimmed.records_moved += outgoing.moved;
         trimmed.records_dropped += outgoing.dropped();
@@ -74,6 +79,7 @@ fn move_file(
     if wrote {
         sync_names(shared.disk.as_ref())?;
     }
+    acks.wait()?;
     record_move(shared, file, &topics)?;
     for outgoing in topics.into_values() {
         publish(outgoing, file.header.sequence);
@@ -92,7 +98,7 @@ fn move_file(
 /// A group that is still in memory is taken from there: its records are the very bytes that were
 /// synced, and each carries its own checksum into the segment. Any other is read back and checked.
 fn copy(
-    shared: &Shared,
+    mover: &mut Mover<'_>,
     file: &WalFile,
     last_group: u64,
     topics: &mut BTreeMap<TopicId, Outgoing>,
@@ -101,17 +107,17 @@ fn copy(
     let mut at = BLOCK_BYTES;
     let mut gathered = 0;
     for number in file.header.first_group..=last_group {
-        let held = shared.ring.lock().group(number);
+        let held = mover.shared.ring.lock().group(number);
         let bytes = match held.as_ref().and_then(|group| Some((group.len(), body_of(group)?))) {
             Some((bytes, body)) => {
-                copy_group(shared, file, at, body, topics)?;
+                copy_group(mover, file, at, body, topics)?;
                 bytes
             }
             None => {
                 let Some(group) = scanner.group(at, |found| found == number)? else {
                     return Err(corrupt(file.name(), at, "a group of the log is damaged"));
                 };
-                copy_group(shared, file, at, group.body, topics)?;
+                copy_group(mover, file, at, group.body, topics)?;
                 group.bytes.len()
             }
         };
@@ -120,7 +126,7 @@ fn copy(
         if gathered >= GATHERED_BYTES_MAX {
             gathered = 0;
             for outgoing in topics.values_mut() {
-                outgoing.flush(shared)?;
+                outgoing.flush(mover)?;
             }
         }
     }
@@ -128,7 +134,7 @@ fn copy(
 }
 
 fn copy_group(
-    shared: &Shared,
+    mover: &mut Mover<'_>,
     file: &WalFile,
     at: u64,
     body: &[u8],
@@ -138,7 +144,7 @@ fn copy_group(
         match frame {
             Some((Frame::Append(frame), _)) => {
                 if let Some(outgoing) = topics.get_mut(&frame.topic) {
-                    outgoing.take(shared, &frame)?;
+                    outgoing.take(mover, &frame)?;
                 }
             }
             Some((Frame::Change { .. }, _)) => {}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use super::format::{BLOCK, BLOCK_BYTES, FileHeader, finish_group};
+use super::format::{BLOCK_BYTES, FileHeader, finish_group};
 use super::group::Sealed;
 use super::keeper::{FreeFile, Keeper};
 use super::seam::{Disk, File};
@@ -129,9 +129,6 @@ pub(super) struct Writer {
     pub keeper: Arc<Keeper>,
     /// The file that is being written.
     pub active: Arc<WalFile>,
-    /// The same file, to be written in whole blocks past the page cache: what is read of the log
-    /// is nearly always still in the tail.
-    pub blocks: Arc<dyn File>,
     /// Where the next group goes.
     pub at: u64,
     /// The number of the last group.
@@ -152,8 +149,7 @@ impl Writer {
         }
         let number = self.number + 1;
         finish_group(&mut group.bytes, number, group.body_length, self.active.header.salt);
-        let file = self.file_for(&group.bytes);
-        let write = || file.write_at(&group.bytes, self.at);
+        let write = || self.active.file.write_at(&group.bytes, self.at);
         self.patiently(length, &write).map_err(WriteFault::Unknown)?;
         if self.syncs {
             self.active.file.sync().map_err(WriteFault::Unknown)?;
@@ -168,13 +164,6 @@ impl Writer {
             self.keeper.want_file();
         }
         Ok(written)
-    }
-
-    /// Through which handle a group is written. A group that outgrew its buffer was moved to
-    /// memory of any alignment.
-    fn file_for(&self, group: &[u8]) -> &dyn File {
-        let aligned = group.as_ptr().align_offset(BLOCK) == 0 && group.len().is_multiple_of(BLOCK);
-        if aligned { self.blocks.as_ref() } else { self.active.file.as_ref() }
     }
 
     /// A write that finds no space has lost nothing: it is repeated, from the reserve or once
@@ -202,7 +191,6 @@ impl Writer {
         let patiently = |act: &dyn Fn() -> io::Result<()>| self.patiently(BLOCK_BYTES, act);
         let disk = self.disk.as_ref();
         let next = Arc::new(begin(disk, &free, sequence, self.number + 1, patiently)?);
-        self.blocks = disk.open_for_blocks(&next.name())?;
         self.wal.push(Arc::clone(&next), &self.active);
         self.active = next;
         self.at = BLOCK_BYTES;

@@ -1,0 +1,199 @@
+//! Writes on a thread of its own, one write behind: while the disk works, more is gathered.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use super::seam::File;
+
+/// A write that was handed over.
+pub(super) struct Write {
+    pub file: Arc<dyn File>,
+    /// Holds the bytes, from `start` on.
+    pub memory: Vec<u8>,
+    pub start: usize,
+    pub length: usize,
+    /// Where in the file they go.
+    pub at: u64,
+}
+
+impl Write {
+    fn run(&self) -> io::Result<()> {
+        let bytes = self.memory.get(self.start..self.start + self.length).unwrap_or_default();
+        self.file.write_at(bytes, self.at)
+    }
+}
+
+/// At most one write that is not done yet. Dropping it waits for that one.
+#[derive(Default)]
+pub(super) struct WriteBehind {
+    thread: Option<Thread>,
+    outstanding: bool,
+    /// The write that did not succeed.
+    failed: Option<Write>,
+    /// Memory of a write that is done, to be used again.
+    spare: Vec<u8>,
+}
+
+struct Thread {
+    writes: Sender<Write>,
+    done: Receiver<(Write, io::Result<()>)>,
+    handle: JoinHandle<()>,
+}
+
+impl WriteBehind {
+    /// Returns when everything handed over is written. After an error nothing is lost: the next
+    /// call tries the same write again.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        if let Some(write) = self.failed.take() {
+            self.start(write)?;
+        }
+        if !self.outstanding {
+            return Ok(());
+        }
+        self.outstanding = false;
+        let done = self.thread.as_ref().map(|thread| thread.done.recv());
+        match done {
+            Some(Ok((write, Ok(())))) => {
+                self.spare = write.memory;
+                Ok(())
+            }
+            Some(Ok((write, Err(error)))) => {
+                self.failed = Some(write);
+                Err(error)
+            }
+            Some(Err(_)) | None => Err(gone()),
+        }
+    }
+
+    /// Begins a write once the one before it is done.
+    pub(super) fn hand_over(&mut self, write: Write) -> io::Result<()> {
+        self.wait()?;
+        self.start(write)
+    }
+
+    /// Memory of that length, whatever is in it.
+    pub(super) fn memory(&mut self, length: usize) -> Vec<u8> {
+        let spare = std::mem::take(&mut self.spare);
+        if spare.len() == length { spare } else { vec![0; length] }
+    }
+
+    fn start(&mut self, write: Write) -> io::Result<()> {
+        let thread = match self.thread.take() {
+            Some(thread) => thread,
+            None => Thread::spawn()?,
+        };
+        let sent = thread.writes.send(write);
+        self.thread = Some(thread);
+        sent.map_err(|_| gone())?;
+        self.outstanding = true;
+        Ok(())
+    }
+}
+
+impl Drop for WriteBehind {
+    fn drop(&mut self) {
+        let Some(Thread { writes, handle, .. }) = self.thread.take() else { return };
+        drop(writes);
+        if handle.join().is_err() {
+            tracing::error!("a thread that writes segments panicked");
+        }
+    }
+}
+
+impl Thread {
+    fn spawn() -> io::Result<Self> {
+        let (writes, to_write) = channel::<Write>();
+        let (tell, done) = channel();
+        let life = move || {
+            for write in to_write {
+                let written = write.run();
+                if tell.send((write, written)).is_err() {
+                    return;
+                }
+            }
+        };
+        let handle = std::thread::Builder::new().name("segment-writer".to_owned()).spawn(life)?;
+        Ok(Self { writes, done, handle })
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("nobody writes segments any more")
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Refuses as many writes as it is told to, and notes the others.
+    #[derive(Default)]
+    struct Refusing {
+        refusals: Mutex<u32>,
+        written: Mutex<Vec<(u64, Vec<u8>)>>,
+    }
+
+    impl File for Refusing {
+        fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+            let mut refusals = self.refusals.lock();
+            if *refusals > 0 {
+                *refusals -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.written.lock().push((at, bytes.to_vec()));
+            Ok(())
+        }
+
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn allocate(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn write(file: &Arc<Refusing>, byte: u8, at: u64) -> Write {
+        let file = Arc::clone(file) as Arc<dyn File>;
+        Write { file, memory: vec![byte; 10], start: 2, length: 4, at }
+    }
+
+    #[test]
+    fn a_refused_write_is_told_by_the_next_call_and_tried_again() {
+        let file = Arc::new(Refusing::default());
+        *file.refusals.lock() = 2;
+        let mut behind = WriteBehind::default();
+        behind.hand_over(write(&file, 1, 0)).unwrap();
+        assert_eq!(behind.wait().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(behind.wait().is_err(), "the same write again");
+        behind.wait().unwrap();
+        behind.hand_over(write(&file, 2, 4)).unwrap();
+        behind.wait().unwrap();
+        behind.wait().unwrap();
+        assert_eq!(*file.written.lock(), [(0, vec![1; 4]), (4, vec![2; 4])]);
+    }
+
+    #[test]
+    fn what_was_handed_over_is_written_before_it_is_dropped() {
+        let file = Arc::new(Refusing::default());
+        let mut behind = WriteBehind::default();
+        behind.hand_over(write(&file, 1, 0)).unwrap();
+        drop(behind);
+        assert_eq!(file.written.lock().len(), 1);
+    }
+}

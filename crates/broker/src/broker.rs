@@ -104,6 +104,7 @@ impl Broker {
             // An aborted chore ends with an error that says just that.
             drop(chore.await);
         }
+        self.runtime.dead_letters.close();
         if let Err(error) = expirer::save_used(self).await {
             tracing::warn!(%error, "could not save when subscriptions were last used");
         }

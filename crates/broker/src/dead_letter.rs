@@ -56,20 +56,35 @@ impl Job {
 /// of those is bounded.
 #[derive(Default)]
 pub(crate) struct Queue {
-    jobs: Mutex<VecDeque<Job>>,
+    jobs: Mutex<Jobs>,
     added: Notify,
 }
 
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    is_closed: bool,
+}
+
 impl Queue {
+    /// Takes a job, unless the server stops: then whoever waits for it is told so.
     pub(crate) fn add(&self, job: Job) {
-        self.jobs.lock().push_back(job);
-        self.added.notify_one();
+        let mut jobs = self.jobs.lock();
+        if !jobs.is_closed {
+            jobs.waiting.push_back(job);
+            self.added.notify_one();
+        }
+    }
+
+    /// Takes no more; what waits is found again after the next start.
+    pub(crate) fn close(&self) {
+        *self.jobs.lock() = Jobs { waiting: VecDeque::new(), is_closed: true };
     }
 
     async fn next(&self) -> Job {
         loop {
             let added = self.added.notified();
-            if let Some(job) = self.jobs.lock().pop_front() {
+            if let Some(job) = self.jobs.lock().waiting.pop_front() {
                 return job;
             }
             added.await;
@@ -153,7 +168,10 @@ async fn settle(broker: &Broker, job: &Job) -> Result<Outcome> {
     broker.runtime.check_serving()?;
     let (subscription, exhausted) = (&job.subscription, &job.exhausted);
     let log = &*broker.runtime.log;
-    let found = find(log, subscription.topic().id(), exhausted.offset).await?;
+    let found = match find(log, subscription.topic().id(), exhausted.offset).await {
+        Ok(found) => found,
+        Err(error) => return fail(job, error.to_string(), error.into()),
+    };
     let policy = subscription.settings().dead_letter_policy.clone();
     match (found, policy) {
         (Found::Record(record), Some(policy)) => forward(broker, job, &record, &policy).await,
@@ -171,8 +189,6 @@ async fn settle(broker: &Broker, job: &Job) -> Result<Outcome> {
     }
 }
 
-/// Forwards the record. If that cannot be, it is tried once more; one that an operator gave up
-/// stays as it was.
 async fn forward(
     broker: &Broker,
     job: &Job,
@@ -198,6 +214,8 @@ async fn forward(
     }
 }
 
+/// It could not be forwarded: one that an operator gave up stays as it is, any other is tried
+/// once more.
 fn fail(job: &Job, why: String, error: Error) -> Result<Outcome> {
     if job.skip.is_some() {
         return Err(error);

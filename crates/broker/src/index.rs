@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::subscription::Subscription;
 
 /// Most of them on one server.
-const SERVER_MAX: usize = 1_000_000;
+pub(crate) const SERVER_MAX: usize = 1_000_000;
 
 /// What every subscription may have, however many the others have.
 const EACH_MIN: usize = 1_000;

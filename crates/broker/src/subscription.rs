@@ -5,6 +5,8 @@ mod exhausted;
 mod journal;
 mod lanes;
 mod leasing;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -19,7 +19,7 @@ pub(crate) const USED: &str = "subscriptions-used";
 /// So long after the first use that is not saved yet, all are saved. A crash forgets no more.
 const SAVE_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// How long to wait after something could not be ended.
+/// How long to wait after something could not be ended, or was used at the last moment.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// Runs for ever. Sleeps until something expires or is to be saved.
@@ -87,17 +87,17 @@ async fn end_due(broker: &Broker) -> Option<Timestamp> {
     next.into_iter().min()
 }
 
-/// Says that something expired; when to try again if it could not be ended.
+/// Says that something expired; when to look again if it is still there.
 fn tell(ended: Result<bool>, kind: &str, name: &str, now: Timestamp) -> Option<Timestamp> {
     match ended {
-        Ok(true) => tracing::info!(kind, name, "expired and deleted"),
-        Ok(false) => {}
-        Err(error) => {
-            tracing::warn!(kind, name, %error, "expired, but could not be deleted");
-            return Some(now.plus(RETRY_AFTER));
+        Ok(true) => {
+            tracing::info!(kind, name, "expired and deleted");
+            return None;
         }
+        Ok(false) => {}
+        Err(error) => tracing::warn!(kind, name, %error, "expired, but could not be deleted"),
     }
-    None
+    Some(now.plus(RETRY_AFTER))
 }
 
 /// Saves when every subscription was last used, if that has changed.

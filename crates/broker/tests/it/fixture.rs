@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{Broker, Clock, Options, Subscription};
+use broker::{Audit, AuditAct, Broker, Clock, Options, Subscription};
 use bytes::Bytes;
 use domain::delivery::{AckId, Lease};
-use domain::{Message, Moment, SubscriptionName, Timestamp, TopicName};
+use domain::{DeadLetterPolicy, Message, Moment, SubscriptionName, Timestamp, TopicName};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use storage::Engine;
 use tokio::sync::watch;
+
+use crate::spy::SpyLog;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// A clock that stands still until `advance`.
 pub(crate) struct FakeClock(watch::Sender<u64>);
@@ -39,39 +45,84 @@ impl Clock for FakeClock {
     }
 }
 
+/// Keeps what operators did.
+#[derive(Default)]
+pub(crate) struct Acts(pub(crate) Mutex<Vec<AuditAct>>);
+
+impl Audit for Acts {
+    fn record(&self, act: &AuditAct) {
+        self.0.lock().push(act.clone());
+    }
+}
+
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
+    pub(crate) log: Arc<SpyLog>,
     pub(crate) clock: Arc<FakeClock>,
+    pub(crate) acts: Arc<Acts>,
     pub(crate) broker: Arc<Broker>,
 }
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
-        let engine = storage::memory::open();
+        let memory = storage::memory::open();
+        let log = SpyLog::new(Arc::clone(&memory.log));
+        let engine = Engine { log: Arc::clone(&log) as _, ..memory };
         let clock = Arc::new(FakeClock(watch::Sender::new(0)));
-        let broker = open(&engine, &clock).await;
-        Self { engine, clock, broker }
+        let acts = Arc::new(Acts::default());
+        let broker = open(&engine, &clock, &acts).await;
+        Self { engine, log, clock, acts, broker }
     }
 
     /// Opens the same store again, as after a stop.
     pub(crate) async fn reopen(&mut self) {
         self.broker.close().await.unwrap();
-        self.broker = open(&self.engine, &self.clock).await;
+        self.broker = open(&self.engine, &self.clock, &self.acts).await;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.wall()
     }
 
     pub(crate) async fn topic(&self) -> TopicName {
-        let name = topic_name("orders");
+        self.topic_of("orders").await
+    }
+
+    pub(crate) async fn topic_of(&self, id: &str) -> TopicName {
+        let name = topic_name(id);
         self.broker.create_topic(domain::Topic::new(name.clone())).await.unwrap();
         name
     }
 
     pub(crate) async fn subscription(&self, topic: &TopicName, id: &str) -> Arc<Subscription> {
-        let settings = domain::Subscription::new(subscription_name(id), topic.clone());
+        self.subscribe(settings(topic, id)).await
+    }
+
+    pub(crate) async fn subscribe(&self, settings: domain::Subscription) -> Arc<Subscription> {
         self.broker.create_subscription(settings).await.unwrap()
     }
 
+    /// The subscription as the broker has it now.
+    pub(crate) fn find(&self, id: &str) -> Arc<Subscription> {
+        self.broker.subscription(&subscription_name(id)).unwrap()
+    }
+
     pub(crate) async fn publish(&self, topic: &TopicName, texts: &[&str]) -> Vec<u64> {
-        let messages = texts.iter().map(|text| message(text)).collect();
+        self.send(topic, texts.iter().map(|text| message(text)).collect()).await
+    }
+
+    /// Publishes texts with their ordering keys.
+    pub(crate) async fn publish_keyed(
+        &self,
+        topic: &TopicName,
+        texts: &[(&str, &str)],
+    ) -> Vec<u64> {
+        let keyed =
+            |&(key, text): &(&str, &str)| Message { ordering_key: key.to_owned(), ..message(text) };
+        self.send(topic, texts.iter().map(keyed).collect()).await
+    }
+
+    async fn send(&self, topic: &TopicName, messages: Vec<Message>) -> Vec<u64> {
         let range = self.broker.publish(topic, messages).await.unwrap();
         (range.from.0..range.to.0).collect()
     }
@@ -80,11 +131,70 @@ impl Fixture {
     pub(crate) async fn pull(&self, id: &str, max: usize) -> Vec<Lease> {
         self.broker.pull(&subscription_name(id), max, Duration::ZERO).await.unwrap()
     }
+
+    /// What comes next, waiting for it.
+    pub(crate) async fn wait(&self, id: &str) -> Vec<Lease> {
+        let name = subscription_name(id);
+        let pulled = self.broker.pull(&name, 100, HOUR);
+        tokio::time::timeout(Duration::from_secs(10), pulled).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn ack(&self, id: &str, leases: &[Lease]) {
+        self.find(id).acknowledge(&ack_ids(leases)).await.unwrap();
+    }
+
+    pub(crate) async fn nack(&self, id: &str, leases: &[Lease]) {
+        let ids = ack_ids(leases);
+        self.find(id).modify_ack_deadline(&ids, Duration::ZERO).await.unwrap();
+    }
+
+    /// Pulls and nacks what is there, `times` times.
+    pub(crate) async fn fail(&self, id: &str, times: usize) {
+        for _ in 0..times {
+            let leases = self.pull(id, 100).await;
+            assert!(!leases.is_empty(), "nothing to fail");
+            self.nack(id, &leases).await;
+        }
+    }
+
+    /// Has progress saved and the log trimmed, as when it asks for room.
+    pub(crate) async fn trim(&self) {
+        self.log.take_trims();
+        self.log.press();
+        until(|| self.log.take_trims() > 0).await;
+    }
 }
 
-async fn open(engine: &Engine, clock: &Arc<FakeClock>) -> Arc<Broker> {
+async fn open(engine: &Engine, clock: &Arc<FakeClock>, acts: &Arc<Acts>) -> Arc<Broker> {
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    Broker::open(engine.clone(), clock, Options::default()).await.unwrap()
+    let options = Options { audit: Arc::clone(acts) as _, ..Options::default() };
+    Broker::open(engine.clone(), clock, options).await.unwrap()
+}
+
+/// Lets everything else run until `holds`.
+pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it never came to hold");
+}
+
+/// Lets every task run that can, so that what must not happen has had its chance.
+pub(crate) async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) fn settings(topic: &TopicName, id: &str) -> domain::Subscription {
+    domain::Subscription::new(subscription_name(id), topic.clone())
+}
+
+/// A policy that lets five attempts fail.
+pub(crate) fn dead_letters_to(topic: &str) -> Option<DeadLetterPolicy> {
+    Some(DeadLetterPolicy::new(topic_name(topic), Some(5), None))
 }
 
 pub(crate) fn topic_name(id: &str) -> TopicName {
@@ -99,11 +209,12 @@ pub(crate) fn message(text: &str) -> Message {
     Message { data: Bytes::copy_from_slice(text.as_bytes()), ..Message::default() }
 }
 
+pub(crate) fn decoded(lease: &Lease) -> Message {
+    domain::message::decode(&lease.record.body).unwrap()
+}
+
 pub(crate) fn texts(leases: &[Lease]) -> Vec<String> {
-    let text = |lease: &Lease| {
-        let message = domain::message::decode(&lease.record.body).unwrap();
-        String::from_utf8(message.data.to_vec()).unwrap()
-    };
+    let text = |lease: &Lease| String::from_utf8(decoded(lease).data.to_vec()).unwrap();
     leases.iter().map(text).collect()
 }
 

@@ -1,7 +1,17 @@
 //! The broker on the memory engine, with a clock that only the test moves.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod dead_letters;
 mod delivery;
+mod exactly_once;
+mod expiry;
 mod fixture;
+mod lanes;
+mod pausing;
 mod resources;
+mod retention;
+mod retries;
+mod seeking;
+mod snapshots;
+mod spy;
 mod streams;

@@ -1,0 +1,35 @@
+//! What cannot be seen from outside: a server that knows too many records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{Message, RetryPolicy, SubscriptionName, TopicName};
+use futures::FutureExt;
+
+use crate::index::SERVER_MAX;
+use crate::{Broker, Options, SystemClock};
+
+#[tokio::test]
+async fn one_that_the_whole_server_held_back_goes_on_when_there_is_room() {
+    let clock = Arc::new(SystemClock::start());
+    let broker = Broker::open(storage::memory::open(), clock, Options::default()).await.unwrap();
+    let topic = TopicName::parse("name", "projects/p/topics/orders").unwrap();
+    let name = SubscriptionName::parse("name", "projects/p/subscriptions/sub").unwrap();
+    broker.create_topic(domain::Topic::new(topic.clone())).await.unwrap();
+    let backoff = Duration::from_secs(600);
+    let settings = domain::Subscription {
+        retry_policy: Some(RetryPolicy { min: backoff, max: backoff }),
+        ..domain::Subscription::new(name.clone(), topic.clone())
+    };
+    let subscription = broker.create_subscription(settings).await.unwrap();
+    broker.runtime.index.grow(SERVER_MAX);
+    broker.publish(&topic, vec![Message::default(); 1_001]).await.unwrap();
+    let leases = broker.pull(&name, 1_000, Duration::ZERO).await.unwrap();
+    let ids: Vec<_> = leases.iter().map(|lease| lease.ack_id).collect();
+    subscription.modify_ack_deadline(&ids, Duration::ZERO).await.unwrap();
+    let mut waiting = Box::pin(broker.pull(&name, 10, backoff));
+    assert!(waiting.as_mut().now_or_never().is_none(), "it knows as many as it may");
+    subscription.give_index_back(SERVER_MAX);
+    let leases = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+    assert_eq!(leases.len(), 1);
+}

@@ -1,0 +1,169 @@
+//! The memory engine's log, watched, and made to behave like a disk that is slow, full or broken.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use domain::{Offset, Timestamp, TopicId};
+use futures::FutureExt;
+use futures::future::ready;
+use parking_lot::Mutex;
+use storage::{
+    Batch, Commit, Error, Future, Keep, Listener, MessageLog, Position, ReadLimit, Receipt, Result,
+    TailRead, Trimmed,
+};
+
+pub(crate) struct SpyLog {
+    inner: Arc<dyn MessageLog>,
+    told: Arc<Told>,
+    commits: Mutex<Vec<Commit>>,
+    reads: AtomicUsize,
+    trims: Arc<AtomicUsize>,
+    /// Nothing is in memory, and one record is read at a time.
+    pub(crate) is_far: AtomicBool,
+    /// Appends are refused.
+    pub(crate) is_full: AtomicBool,
+    /// Everything is refused.
+    pub(crate) is_broken: AtomicBool,
+}
+
+/// Tells the latest listener, that of the broker opened last.
+#[derive(Default)]
+struct Told(Mutex<Option<Arc<dyn Listener>>>);
+
+impl Told {
+    fn latest(&self) -> Option<Arc<dyn Listener>> {
+        self.0.lock().clone()
+    }
+}
+
+impl Listener for Told {
+    fn visible(&self, ends: &[(TopicId, Offset)]) {
+        if let Some(listener) = self.latest() {
+            listener.visible(ends);
+        }
+    }
+
+    fn pressed(&self) {
+        if let Some(listener) = self.latest() {
+            listener.pressed();
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        if let Some(listener) = self.latest() {
+            listener.failed(error);
+        }
+    }
+}
+
+impl SpyLog {
+    pub(crate) fn new(inner: Arc<dyn MessageLog>) -> Arc<Self> {
+        let told = Arc::new(Told::default());
+        inner.listen(Arc::clone(&told) as _);
+        Arc::new(Self {
+            inner,
+            told,
+            commits: Mutex::default(),
+            reads: AtomicUsize::new(0),
+            trims: Arc::default(),
+            is_far: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+        })
+    }
+
+    /// The commits since the last call.
+    pub(crate) fn take_commits(&self) -> Vec<Commit> {
+        std::mem::take(&mut self.commits.lock())
+    }
+
+    /// How often the disk was read.
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    /// Asks the broker for a trim.
+    pub(crate) fn press(&self) {
+        self.told.pressed();
+    }
+
+    /// How many trims ended since the last call.
+    pub(crate) fn take_trims(&self) -> usize {
+        self.trims.swap(0, Ordering::SeqCst)
+    }
+
+    fn refusal(&self, commit: &Commit) -> Option<Error> {
+        if self.is_broken.load(Ordering::SeqCst) {
+            return Some(Error::Unavailable(Arc::new(io::Error::other("broken"))));
+        }
+        let is_full = self.is_full.load(Ordering::SeqCst) && !commit.appends.is_empty();
+        is_full.then_some(Error::Full)
+    }
+}
+
+impl MessageLog for SpyLog {
+    fn commit(&self, commit: Commit) -> Receipt {
+        if let Some(error) = self.refusal(&commit) {
+            return Receipt::ready(Err(error));
+        }
+        self.commits.lock().push(commit.clone());
+        self.inner.commit(commit)
+    }
+
+    fn room(&self) -> Future<Result<()>> {
+        if self.is_full.load(Ordering::SeqCst) {
+            return ready(Err(Error::Full)).boxed();
+        }
+        self.inner.room()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_full.load(Ordering::SeqCst) && self.inner.has_room()
+    }
+
+    fn read_tail(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> TailRead {
+        if self.is_far.load(Ordering::SeqCst) && from < self.inner.end(topic) {
+            return TailRead::NotInMemory;
+        }
+        self.inner.read_tail(topic, from, limit)
+    }
+
+    fn read(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> Future<Result<Batch>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let records = if self.is_far.load(Ordering::SeqCst) { 1 } else { limit.records };
+        let read = self.inner.read(topic, from, ReadLimit { records, ..limit });
+        // A disk is never ready at once.
+        async {
+            tokio::task::yield_now().await;
+            read.await
+        }
+        .boxed()
+    }
+
+    fn end(&self, topic: TopicId) -> Offset {
+        self.inner.end(topic)
+    }
+
+    fn offset_at(&self, topic: TopicId, time: Timestamp) -> Future<Result<Offset>> {
+        self.inner.offset_at(topic, time)
+    }
+
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        *self.told.0.lock() = Some(listener);
+    }
+
+    fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {
+        let (trim, trims) = (self.inner.trim(keep), Arc::clone(&self.trims));
+        async move {
+            let trimmed = trim.await;
+            trims.fetch_add(1, Ordering::SeqCst);
+            trimmed
+        }
+        .boxed()
+    }
+}

@@ -4,6 +4,7 @@ import itertools
 
 import grpc
 from google.auth.credentials import AnonymousCredentials
+from google.protobuf import field_mask_pb2
 from google.pubsub_v1 import PublisherClient, SchemaServiceClient, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import (
     PublisherGrpcTransport,
@@ -36,6 +37,8 @@ class Clients:
                 options=[
                     ("grpc.max_receive_message_length", -1),
                     ("grpc.max_send_message_length", -1),
+                    # As the official client sets it: refused ack ids come as metadata.
+                    ("grpc.max_metadata_size", 4 * 1024 * 1024),
                     # Restarts are part of the tests: find the new process at once.
                     ("grpc.initial_reconnect_backoff_ms", 50),
                     ("grpc.max_reconnect_backoff_ms", 200),
@@ -88,6 +91,28 @@ class Clients:
         answer = self.publisher.publish(request={"topic": topic, "messages": messages})
         return list(answer.message_ids)
 
+    def publish_messages(self, topic, *messages):
+        answer = self.publisher.publish(request={"topic": topic, "messages": list(messages)})
+        return list(answer.message_ids)
+
+    def snapshot_name(self):
+        return f"{self.project}/snapshots/snapshot-{next(numbers)}"
+
+    def get(self, name):
+        return self.subscriber.get_subscription(request={"subscription": name})
+
+    def update(self, name, paths, **fields):
+        """Changes the fields of a subscription that `paths` name."""
+        return self.subscriber.update_subscription(
+            request={
+                "subscription": {"name": name, **fields},
+                "update_mask": field_mask_pb2.FieldMask(paths=paths),
+            }
+        )
+
+    def seek(self, subscription, **target):
+        self.subscriber.seek(request={"subscription": subscription, **target})
+
     def pull(self, subscription, count=1000, timeout=30, **fields):
         answer = self.subscriber.pull(
             request={"subscription": subscription, "max_messages": count, **fields},
@@ -112,6 +137,9 @@ class Clients:
         self.subscriber.acknowledge(
             request={"subscription": subscription, "ack_ids": [one.ack_id for one in received]}
         )
+
+    def nack(self, subscription, received):
+        self.modify(subscription, received, 0)
 
     def modify(self, subscription, received, seconds):
         self.subscriber.modify_ack_deadline(

@@ -27,6 +27,20 @@ def own_server(tmp_path):
     assert "panicked" not in server.log.read_text(errors="replace"), server.tail()
 
 
+@pytest.fixture
+def connect(own_server):
+    """A function that gives clients, over gRPC, for the test's own server as it runs now."""
+    given = []
+
+    def connect():
+        given.append(Clients(own_server, "grpc"))
+        return given[-1]
+
+    yield connect
+    for clients in given:
+        clients.close()
+
+
 @pytest.fixture(params=["grpc", "rest"])
 def clients(server, request):
     """The official clients on the module's server, once over gRPC and once over REST."""

@@ -233,16 +233,25 @@ impl Handout<'_> {
                 Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
             };
         let fresh = self.delivery.fresh;
-        let end = covered.to.min(fresh);
-        let mut damaged = damaged.into_iter().filter(|&offset| offset < end).peekable();
+        let mut end = covered.to.min(fresh);
+        // At least one, or the lane would never go on; no more than the index has room for.
+        let half = self.request.indexed_max / 2;
+        let indexed_max = half.max(self.delivery.lanes.pending() + 1);
+        let mut damaged = damaged.into_iter().peekable();
         for record in records.into_iter().filter(|record| record.offset < end) {
             while let Some(offset) = damaged.next_if(|&offset| offset < record.offset) {
                 self.take_up_damaged(id, offset);
             }
+            if self.delivery.lanes.pending() >= indexed_max {
+                end = record.offset;
+                break;
+            }
             self.passed += 1;
             self.take_up(id, &record);
         }
-        damaged.for_each(|offset| self.take_up_damaged(id, offset));
+        for offset in damaged.filter(|&offset| offset < end) {
+            self.take_up_damaged(id, offset);
+        }
         if let Some(lane) = self.delivery.lanes.get_mut(id) {
             lane.more_from = (end < fresh).then_some(end);
         }
@@ -312,7 +321,7 @@ impl Handout<'_> {
             self.passed += 1;
             return Ok(());
         }
-        if self.pass_unwanted(&record) || self.pass_known(&record) {
+        if self.pass_known(&record) || self.pass_unwanted(&record) {
             return Ok(());
         }
         let attempt = self.delivery.progress.attempt(offset);
@@ -382,15 +391,14 @@ impl Handout<'_> {
         let delivery = &mut *self.delivery;
         if let Some(held) = delivery.leases.get(offset).copied() {
             let lane = delivery.settings.lane_key(record).map(|key| delivery.lanes.open(key));
-            // Behind records that are not indexed it finds its place when they are.
-            if lane.and_then(|id| delivery.lanes.get(id)?.more_from).is_none() {
-                delivery.adopt(lane, &held);
-            }
+            delivery.adopt_if_known(lane, &held);
         } else if delivery.early.remove(&offset) {
             match delivery.settings.lane_key(record).and_then(|key| delivery.lanes.find(key)) {
                 None => delivery.settle_offset(offset, self.effects),
                 Some(id) if delivery.lanes.get(id).is_some_and(|lane| lane.more_from.is_none()) => {
-                    delivery.lanes.push_acked(id, offset);
+                    let attempt = delivery.progress.attempt(offset);
+                    let failed = attempt.map_or(0, |attempt| attempt.count);
+                    delivery.lanes.push_acked(id, offset, failed);
                 }
                 // Some in front of it are not indexed: it goes again with them.
                 Some(_) => return false,
@@ -509,7 +517,10 @@ impl Handout<'_> {
             return;
         }
         let id = self.delivery.lanes.open("");
-        self.keep_in_lane(id, offset, 0);
+        match self.delivery.leases.get(offset).copied() {
+            Some(held) => self.delivery.adopt_if_known(Some(id), &held),
+            None => self.keep_in_lane(id, offset, 0),
+        }
     }
 
     fn settle_gap(&mut self, gap: OffsetRange) {

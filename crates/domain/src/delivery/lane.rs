@@ -31,8 +31,16 @@ pub(super) struct LaneId(u32);
 enum State {
     Pending,
     Leased,
-    /// Acked by its consumer, or settled otherwise while others stand in front of it.
+    /// Acked by its consumer: settled when all in front of it are.
     Acked,
+    /// Settled for good while others stand in front of it.
+    Settled,
+}
+
+impl State {
+    fn is_done(self) -> bool {
+        matches!(self, Self::Acked | Self::Settled)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,9 +190,9 @@ impl Lanes {
     }
 
     /// Adds a record that is acked already, behind all others of the lane.
-    pub(super) fn push_acked(&mut self, id: LaneId, offset: Offset) {
+    pub(super) fn push_acked(&mut self, id: LaneId, offset: Offset, failed: u32) {
         if let Some(lane) = self.get_mut(id) {
-            lane.push(Entry { offset, failed: 0, state: State::Acked });
+            lane.push(Entry { offset, failed, state: State::Acked });
         }
     }
 
@@ -199,13 +207,19 @@ impl Lanes {
         self.pending -= 1;
     }
 
-    /// `offset` is acked or settled: it waits for those in front of it to be so too. Appends to
-    /// `done` what is so from the front on, and forgets it.
-    pub(super) fn finish(&mut self, id: LaneId, offset: Offset, done: &mut Vec<Offset>) {
+    /// `offset` is acked, or settled for good: it waits for those in front of it to be so too.
+    /// Appends to `done` what is so from the front on, and forgets it.
+    pub(super) fn finish(
+        &mut self,
+        id: LaneId,
+        offset: Offset,
+        is_settled: bool,
+        done: &mut Vec<Offset>,
+    ) {
         let Some(lane) = self.get_mut(id) else { return };
         let before = lane.pending;
-        lane.finish(offset);
-        lane.pop_acked(done);
+        lane.finish(offset, if is_settled { State::Settled } else { State::Acked });
+        lane.pop_done(done);
         let ended = before - lane.pending;
         self.pending -= ended;
     }
@@ -436,21 +450,21 @@ impl Lane {
         }
     }
 
-    fn finish(&mut self, offset: Offset) {
+    fn finish(&mut self, offset: Offset, state: State) {
         let Some(entry) = self.place(offset).and_then(|place| self.entries.get_mut(place)) else {
             return;
         };
-        match std::mem::replace(&mut entry.state, State::Acked) {
+        match std::mem::replace(&mut entry.state, state) {
             State::Pending => self.pending -= 1,
             State::Leased => self.leased -= 1,
-            State::Acked => {}
+            State::Acked | State::Settled => {}
         }
         self.seek_next();
     }
 
-    fn pop_acked(&mut self, done: &mut Vec<Offset>) {
+    fn pop_done(&mut self, done: &mut Vec<Offset>) {
         while let Some(front) = self.entries.front()
-            && front.state == State::Acked
+            && front.state.is_done()
         {
             let offset = front.offset;
             done.push(offset);
@@ -470,8 +484,8 @@ impl Lane {
         let Some(place) = self.place(offset) else { return };
         let end = if takes_along { self.entries.len() } else { place + 1 };
         for entry in self.entries.range_mut(place..end) {
-            match std::mem::replace(&mut entry.state, State::Pending) {
-                State::Pending => continue,
+            match entry.state {
+                State::Pending | State::Settled => continue,
                 State::Leased => {
                     self.leased -= 1;
                     if entry.offset == offset {
@@ -482,6 +496,7 @@ impl Lane {
                 }
                 State::Acked => {}
             }
+            entry.state = State::Pending;
             self.pending += 1;
         }
         self.next = self.next.min(place);

@@ -107,7 +107,9 @@ impl Delivery {
     /// forwards it or drops it. False if it is neither.
     pub fn skip(&mut self, offset: Offset, effects: &mut Effects) -> bool {
         let Some(lane) = self.blocked_or_unread(offset) else { return false };
-        let failed = self.progress.attempt(offset).map_or(0, |attempt| attempt.count);
+        let known = lane.and_then(|id| self.lanes.get(id)?.next()).map_or(0, |(_, failed)| failed);
+        let attempt = self.progress.attempt(offset);
+        let failed = attempt.map_or(known, |attempt| attempt.count.max(known));
         match lane {
             Some(id) => {
                 self.free_hold(id);

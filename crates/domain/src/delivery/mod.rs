@@ -124,7 +124,7 @@ impl Settings {
     }
 
     /// The lane of a record; `None` = it goes freely.
-    fn lane_key<'record>(&self, record: &'record Record) -> Option<&'record str> {
+    pub fn lane_key<'record>(&self, record: &'record Record) -> Option<&'record str> {
         let key = match (self.ordering, &self.lane_by) {
             (Ordering::None, _) => return None,
             (Ordering::Fifo, _) => return Some(""),

@@ -52,7 +52,8 @@ impl Delivery {
     /// soon as all before them are settled. The lane goes on with what it has left.
     pub(super) fn finish_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) {
         let mut done = Vec::new();
-        self.lanes.finish(lane, offset, &mut done);
+        let is_settled = self.progress.is_acked(offset);
+        self.lanes.finish(lane, offset, is_settled, &mut done);
         for offset in done {
             self.note_settled(offset, effects);
         }
@@ -91,7 +92,14 @@ impl Delivery {
         }
     }
 
-    /// A record that was leased before the order changed takes its place.
+    /// A record that was leased before the order changed takes its place; behind records that are
+    /// not indexed it does so when they are.
+    pub(super) fn adopt_if_known(&mut self, lane: Option<LaneId>, held: &Held) {
+        if lane.and_then(|id| self.lanes.get(id)?.more_from).is_none() {
+            self.adopt(lane, held);
+        }
+    }
+
     pub(super) fn adopt(&mut self, lane: Option<LaneId>, held: &Held) {
         if let Some(lane) = lane {
             self.lanes.push_leased(lane, held.offset, held.failed, held.consumer);

@@ -54,37 +54,36 @@ impl Job {
 
 /// What waits for the task. Every record in it counts as known to its subscription, whose number
 /// of those is bounded.
-#[derive(Default)]
-pub(crate) struct Queue {
-    jobs: Mutex<Jobs>,
+pub(crate) struct Jobs {
+    /// `None` once the server stops.
+    waiting: Mutex<Option<VecDeque<Job>>>,
     added: Notify,
 }
 
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    is_closed: bool,
-}
+impl Jobs {
+    /// Jobs may come.
+    pub(crate) fn open() -> Self {
+        Self { waiting: Mutex::new(Some(VecDeque::new())), added: Notify::new() }
+    }
 
-impl Queue {
     /// Takes a job, unless the server stops: then whoever waits for it is told so.
     pub(crate) fn add(&self, job: Job) {
-        let mut jobs = self.jobs.lock();
-        if !jobs.is_closed {
-            jobs.waiting.push_back(job);
+        if let Some(waiting) = &mut *self.waiting.lock() {
+            waiting.push_back(job);
             self.added.notify_one();
         }
     }
 
     /// Takes no more; what waits is found again after the next start.
     pub(crate) fn close(&self) {
-        *self.jobs.lock() = Jobs { waiting: VecDeque::new(), is_closed: true };
+        *self.waiting.lock() = None;
     }
 
     async fn next(&self) -> Job {
         loop {
             let added = self.added.notified();
-            if let Some(job) = self.jobs.lock().waiting.pop_front() {
+            let job = self.waiting.lock().as_mut().and_then(VecDeque::pop_front);
+            if let Some(job) = job {
                 return job;
             }
             added.await;
@@ -137,6 +136,8 @@ pub(crate) enum Outcome {
 pub(crate) async fn run(broker: Arc<Broker>) {
     loop {
         let job = broker.runtime.dead_letters.next().await;
+        // What is in memory is read without waiting; others get their turn all the same.
+        tokio::task::coop::consume_budget().await;
         let outcome = settle(&broker, &job).await;
         if let Some(skip) = job.skip {
             let answer = confirm(&broker, &job.subscription, outcome).await;

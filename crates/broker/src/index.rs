@@ -15,7 +15,7 @@ pub(crate) const SERVER_MAX: usize = 1_000_000;
 const EACH_MIN: usize = 1_000;
 
 /// So much must be free before those who were held back are told.
-const ROOM_TOLD: usize = 10_000;
+pub(crate) const ROOM_TOLD: usize = 10_000;
 
 /// What all subscriptions have together, and who wanted more.
 #[derive(Default)]

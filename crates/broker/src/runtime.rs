@@ -10,7 +10,7 @@ use storage::MessageLog;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::dead_letter;
+use crate::dead_letter::Jobs;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::index::Index;
@@ -26,7 +26,7 @@ pub(crate) struct Runtime {
     pub(crate) timers: Timers,
     pub(crate) changed: Changed,
     pub(crate) index: Index,
-    pub(crate) dead_letters: dead_letter::Queue,
+    pub(crate) dead_letters: Jobs,
     pub(crate) expiries: Expiries,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
@@ -42,7 +42,7 @@ impl Runtime {
             timers: Timers::default(),
             changed: Changed::default(),
             index: Index::default(),
-            dead_letters: dead_letter::Queue::default(),
+            dead_letters: Jobs::open(),
             expiries: Expiries::default(),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),

@@ -289,8 +289,7 @@ impl Subscription {
     pub(crate) fn mark_deleted(&self) {
         let mut state = self.state.lock();
         state.is_deleted = true;
-        let indexed = std::mem::take(&mut state.indexed);
-        self.give_index_back(indexed);
+        self.note_indexed(&mut state);
         state.waiters.wake_all();
     }
 

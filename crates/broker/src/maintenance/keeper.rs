@@ -56,22 +56,31 @@ fn retentions(topic: &Topic) -> Vec<Duration> {
 impl Keep for Keeper {
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
         let Some(kept) = self.topics.get(&topic) else { return Vec::new() };
-        // A retention that was set after this trim began keeps everything.
-        let from = |retention| kept.retained_from.get(&retention).copied().unwrap_or_default();
         let mut needed = Vec::new();
-        if let Some(retention) = kept.topic.retention() {
+        // Twice, because one may come to need a record just when another stops to: a snapshot is
+        // taken and the message acked, or a subscription goes back to a snapshot that is deleted
+        // then. Asked once and in the wrong order, neither would say so.
+        for _ in 0..2 {
+            kept.collect_needed(range, &mut needed);
+        }
+        union(needed)
+    }
+}
+
+impl Kept {
+    fn collect_needed(&self, range: OffsetRange, needed: &mut Vec<OffsetRange>) {
+        // A retention that was set after this trim began keeps everything.
+        let from = |retention| self.retained_from.get(&retention).copied().unwrap_or_default();
+        if let Some(retention) = self.topic.retention() {
             needed.push(OffsetRange { from: from(retention).max(range.from), to: range.to });
         }
-        for subscription in kept.topic.subscriptions() {
+        for subscription in self.topic.subscriptions() {
             let retained_from = from(subscription.settings().message_retention);
             needed.extend(subscription.needed(range, retained_from));
         }
-        // After the subscriptions: what one of them acked in between, a snapshot that was taken
-        // before that ack leaves unacked.
-        for snapshot in kept.topic.snapshots() {
+        for snapshot in self.topic.snapshots() {
             needed.extend(snapshot.progress().unacked_in(range));
         }
-        union(needed)
     }
 }
 

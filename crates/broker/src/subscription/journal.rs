@@ -65,7 +65,7 @@ impl Subscription {
 
     /// Keeps the server's count of known records right.
     pub(super) fn note_indexed(&self, state: &mut State) {
-        let indexed = state.delivery.indexed();
+        let indexed = if state.is_deleted { 0 } else { state.delivery.indexed() };
         let before = std::mem::replace(&mut state.indexed, indexed);
         if indexed > before {
             self.runtime.index.grow(indexed - before);
@@ -97,6 +97,9 @@ impl Subscription {
         let mut state = self.state.lock();
         if state.tick_at.is_some_and(|planned| planned <= now.moment) {
             state.tick_at = None;
+        }
+        if state.is_deleted {
+            return;
         }
         if std::mem::take(&mut state.is_held_back) {
             state.waiters.wake_one();

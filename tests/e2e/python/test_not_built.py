@@ -2,24 +2,15 @@
 
 import pytest
 from google.iam.v1 import iam_policy_pb2
-from google.protobuf import duration_pb2, field_mask_pb2
+from google.protobuf import field_mask_pb2
 
 from statuses import refused
 
 FIELDS = {
-    "filter": {"filter": 'attributes.kind = "a"'},
     "push": {"push_config": {"push_endpoint": "http://127.0.0.1:9/push"}},
-    "ordering": {"enable_message_ordering": True},
-    "dead letter": {
-        "dead_letter_policy": {
-            "dead_letter_topic": "projects/p/topics/dead",
-            "max_delivery_attempts": 5,
-        }
-    },
-    "retry": {"retry_policy": {"minimum_backoff": duration_pb2.Duration(seconds=1)}},
-    "exactly once": {"enable_exactly_once_delivery": True},
     "bigquery": {"bigquery_config": {"table": "p.d.t"}},
     "cloud storage": {"cloud_storage_config": {"bucket": "bucket"}},
+    "push timeout": {"labels": {"postrider-timeout-seconds": "30"}},
 }
 
 
@@ -67,13 +58,8 @@ def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
 
 
 def test_a_call_that_is_not_built_is_refused(clients):
-    topic, name = clients.pair()
-    snapshot = f"{clients.project}/snapshots/snapshot"
+    topic = clients.topic()
     for call in (
-        lambda: clients.subscriber.create_snapshot(
-            request={"name": snapshot, "subscription": name}
-        ),
-        lambda: clients.subscriber.seek(request={"subscription": name, "snapshot": snapshot}),
         lambda: clients.schemas.get_schema(request={"name": f"{clients.project}/schemas/abc"}),
         lambda: clients.publisher.get_iam_policy(
             request=iam_policy_pb2.GetIamPolicyRequest(resource=topic)

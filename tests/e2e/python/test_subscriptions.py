@@ -35,6 +35,11 @@ def test_a_new_subscription_shows_google_s_defaults(clients):
     assert shown.expiration_policy.ttl.total_seconds() == 31 * DAY
     assert not shown.retain_acked_messages
     assert not shown.push_config.push_endpoint
+    assert not shown.enable_message_ordering
+    assert not shown.filter
+    assert "retry_policy" not in shown
+    assert "dead_letter_policy" not in shown
+    assert not shown.enable_exactly_once_delivery
     assert shown.state.name == "ACTIVE"
 
 
@@ -47,6 +52,11 @@ def test_what_was_asked_for_is_shown(clients):
         retain_acked_messages=True,
         message_retention_duration=seconds(3600),
         expiration_policy={"ttl": seconds(2 * DAY)},
+        enable_message_ordering=True,
+        filter='attributes.kind = "a"',
+        retry_policy={"minimum_backoff": seconds(1)},
+        dead_letter_policy={"dead_letter_topic": "projects/other/topics/dead"},
+        enable_exactly_once_delivery=True,
     )
     shown = get(clients, name)
     assert shown.ack_deadline_seconds == 42
@@ -54,6 +64,14 @@ def test_what_was_asked_for_is_shown(clients):
     assert shown.retain_acked_messages
     assert shown.message_retention_duration.total_seconds() == 3600
     assert shown.expiration_policy.ttl.total_seconds() == 2 * DAY
+    assert shown.enable_message_ordering
+    assert shown.filter == 'attributes.kind = "a"'
+    assert shown.retry_policy.minimum_backoff.total_seconds() == 1
+    assert shown.retry_policy.maximum_backoff.total_seconds() == 600
+    assert shown.dead_letter_policy.dead_letter_topic == "projects/other/topics/dead"
+    assert shown.dead_letter_policy.max_delivery_attempts == 5
+    assert shown.enable_exactly_once_delivery
+    assert not shown.detached
 
 
 def test_a_subscription_needs_its_topic(clients):
@@ -117,7 +135,58 @@ def test_an_update_changes_only_what_its_mask_names(clients):
     assert get(clients, name) == changed
 
 
-@pytest.mark.parametrize("paths", [[], ["name"], ["topic"], ["no_such_field"]])
+def test_an_update_sets_changes_and_ends_policies(clients):
+    _, name = clients.pair()
+    changed = update(
+        clients,
+        {
+            "name": name,
+            "retry_policy": {"minimum_backoff": seconds(1), "maximum_backoff": seconds(60)},
+            "dead_letter_policy": {
+                "dead_letter_topic": "projects/p/topics/dead",
+                "max_delivery_attempts": 7,
+            },
+            "enable_exactly_once_delivery": True,
+        },
+        ["retry_policy", "dead_letter_policy", "enable_exactly_once_delivery"],
+    )
+    assert changed.retry_policy.maximum_backoff.total_seconds() == 60
+    assert changed.dead_letter_policy.max_delivery_attempts == 7
+    assert changed.enable_exactly_once_delivery
+    changed = update(
+        clients,
+        {
+            "name": name,
+            "retry_policy": {"minimum_backoff": seconds(2)},
+            "dead_letter_policy": {"max_delivery_attempts": 9},
+        },
+        ["retry_policy.minimum_backoff", "dead_letter_policy.max_delivery_attempts"],
+    )
+    assert changed.retry_policy.minimum_backoff.total_seconds() == 2
+    assert changed.retry_policy.maximum_backoff.total_seconds() == 60
+    assert changed.dead_letter_policy.dead_letter_topic == "projects/p/topics/dead"
+    assert changed.dead_letter_policy.max_delivery_attempts == 9
+    changed = update(clients, {"name": name}, ["retry_policy", "dead_letter_policy"])
+    assert "retry_policy" not in changed
+    assert "dead_letter_policy" not in changed
+    assert get(clients, name) == changed
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [],
+        ["name"],
+        ["topic"],
+        ["filter"],
+        ["enable_message_ordering"],
+        ["detached"],
+        ["no_such_field"],
+        ["retry_policy.no_such_field"],
+        ["postrider.start"],
+    ],
+    ids=str,
+)
 def test_a_bad_update_mask_is_refused(clients, paths):
     _, name = clients.pair()
     with refused("INVALID_ARGUMENT"):

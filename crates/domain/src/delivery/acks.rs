@@ -52,7 +52,7 @@ impl Delivery {
     pub(super) fn ack_unsettled(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
         let offset = id.offset();
         let is_of_this_epoch = id.epoch() == self.identity.epoch;
-        match self.leases.get(offset).map(|held| held.lane) {
+        match self.leases.get(offset).map(|held| held.way.lane()) {
             Some(Some(_)) if is_of_this_epoch && !self.has_lease(id) => AckOutcome::Stale,
             Some(Some(lane)) => self.ack_in_lane(lane, offset, effects),
             Some(None) => {

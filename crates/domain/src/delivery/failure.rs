@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::backoffs::Waiting;
 use super::lane::{Hold, LaneId, Trouble};
-use super::leases::Held;
+use super::leases::{Held, Way};
 use super::returned::{Back, Standing};
 use super::{Delivery, Effects};
 use crate::offset::Offset;
@@ -62,14 +62,14 @@ impl Delivery {
         self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
         let count = held.failed.saturating_add(1);
         self.note_attempt(now, held.offset, count, effects);
-        match held.lane {
+        match held.way {
             // It is read again in its turn, and only then it is known what it waits behind.
-            None if held.is_adrift => effects.returned += 1,
-            None => {
+            Way::Adrift => effects.returned += 1,
+            Way::Freely => {
                 let back = Back { failed: count, standing: Standing::Ready, is_spared: false };
                 self.place_returned(now, held.offset, back, Some(failure), effects);
             }
-            Some(lane) => self.fail_in_lane(now, lane, held.offset, count, failure, effects),
+            Way::InLane(lane) => self.fail_in_lane(now, lane, held.offset, count, failure, effects),
         }
         self.consumers.next_record_changed(effects);
     }
@@ -94,7 +94,7 @@ impl Delivery {
         let leases = &self.leases;
         let is_over =
             |offset: &Offset| leases.get(*offset).is_some_and(|other| other.deadline <= now);
-        let first = self.lanes.get(held.lane?)?.leased_up_to(held.offset).find(is_over)?;
+        let first = self.lanes.get(held.way.lane()?)?.leased_up_to(held.offset).find(is_over)?;
         self.leases.remove(first)
     }
 

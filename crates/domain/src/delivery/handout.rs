@@ -487,8 +487,7 @@ impl Handout<'_> {
             consumer: self.request.consumer,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             failed,
-            lane,
-            is_adrift: false,
+            way: lane.into(),
         });
         self.load.add(bytes as u64);
         self.records_left -= 1;

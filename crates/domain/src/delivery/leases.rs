@@ -21,10 +21,31 @@ pub(super) struct Held {
     pub(super) bytes: u32,
     /// Deliveries before this one.
     pub(super) failed: u32,
-    /// The lane it is in; `None` = it went freely.
-    pub(super) lane: Option<LaneId>,
+    pub(super) way: Way,
+}
+
+/// How a leased record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Freely,
+    InLane(LaneId),
     /// It was leased before the order changed, and has not found its lane since.
-    pub(super) is_adrift: bool,
+    Adrift,
+}
+
+impl Way {
+    pub(super) fn lane(self) -> Option<LaneId> {
+        match self {
+            Self::InLane(lane) => Some(lane),
+            Self::Freely | Self::Adrift => None,
+        }
+    }
+}
+
+impl From<Option<LaneId>> for Way {
+    fn from(lane: Option<LaneId>) -> Self {
+        lane.map_or(Self::Freely, Self::InLane)
+    }
 }
 
 /// All leases that have not ended. At most one per offset.
@@ -106,17 +127,13 @@ impl Leases {
     pub(super) fn enter_lane(&mut self, offset: Offset, lane: Option<LaneId>) {
         let slot = self.by_offset.get(&offset).copied();
         if let Some(held) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
-            held.lane = lane;
-            held.is_adrift = false;
+            held.way = lane.into();
         }
     }
 
     /// From now on no lease is in a lane, until it is known in which.
     pub(super) fn leave_lanes(&mut self) {
-        for held in &mut self.slots {
-            held.lane = None;
-            held.is_adrift = true;
-        }
+        self.slots.iter_mut().for_each(|held| held.way = Way::Adrift);
     }
 
     /// When `pop_expired` should be called next.

@@ -16,7 +16,7 @@ impl Delivery {
         let mut lane = None;
         match self.leases.remove(offset) {
             Some(held) => {
-                lane = held.lane;
+                lane = held.way.lane();
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
             }
             None => {

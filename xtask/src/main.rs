@@ -34,7 +34,9 @@ cargo xtask <command>
   test [--only STAGE]   everything: Rust tests, then the built program with the official clients
   kill [--rounds N] [--seed S]
                         kill -9 rounds under load (100 rounds)
-  sim [--cases N]       the property and fault tests with many more cases (20,000)
+  sim [--seeds N] [--seed S] [--cases N]
+                        the model of delivery from many more seeds (20,000), or from one alone;
+                        the property and fault tests with many more cases (20,000)
   soak [--rounds N]     a long run of kill -9 rounds (2,000)
 
 Stages of `test`: setup build unit doc descriptors python node examples kill bench
@@ -74,9 +76,13 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
         "kill" => kill(arguments, "100"),
         "soak" => kill(arguments, "2000"),
         "sim" => {
-            let cases = arguments.take("--cases")?.unwrap_or_else(|| "20000".to_owned());
+            let simulation = test::Simulation {
+                seeds: arguments.take("--seeds")?,
+                seed: arguments.take("--seed")?,
+                cases: arguments.take("--cases")?,
+            };
             arguments.finish()?;
-            test::simulate(&cases)
+            test::simulate(simulation)
         }
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");

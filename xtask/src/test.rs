@@ -61,15 +61,42 @@ pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
     stages.finish()
 }
 
-/// `cargo xtask sim`: the property and fault tests with `cases` cases each.
-pub(crate) fn simulate(cases: &str) -> Result<()> {
+/// What `cargo xtask sim` is asked for; nothing at all means seeds and cases, `SIMULATED` each.
+#[derive(Default)]
+pub(crate) struct Simulation {
+    /// How many seeds the model of delivery is run from.
+    pub(crate) seeds: Option<String>,
+    /// The one seed it is run from.
+    pub(crate) seed: Option<String>,
+    /// How many cases the property and fault tests try.
+    pub(crate) cases: Option<String>,
+}
+
+/// Seeds and cases where none are asked for.
+const SIMULATED: &str = "20000";
+
+/// `cargo xtask sim`. A seed that fails is printed, with the steps that fail and how to run it
+/// alone.
+pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
+    if asked.seeds.is_none() && asked.seed.is_none() && asked.cases.is_none() {
+        asked.seeds = Some(SIMULATED.to_owned());
+        asked.cases = Some(SIMULATED.to_owned());
+    }
     let mut stages = Stages::default();
-    stages.run("sim", || {
-        let packages = ["-p", "postrider-domain", "-p", "postrider-storage"];
-        let mut command = cargo(&["test"]);
-        command.args(packages).env("PROPTEST_CASES", cases);
-        counted(&mut command, Format::CargoTest)
-    });
+    for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("MODEL_SEED", asked.seed)] {
+        if let Some(value) = value {
+            stages.run("model", || {
+                let words = ["test", "-p", "postrider-domain", "--test", "model"];
+                counted(cargo(&words).env(variable, value), Format::CargoTest)
+            });
+        }
+    }
+    if let Some(cases) = asked.cases {
+        stages.run("properties", || {
+            let words = ["test", "-p", "postrider-domain", "-p", "postrider-storage"];
+            counted(cargo(&words).env("PROPTEST_CASES", cases), Format::CargoTest)
+        });
+    }
     stages.finish()
 }
 

@@ -1,5 +1,6 @@
 use bytes::Bytes;
 
+use super::leases::Held;
 use super::*;
 use crate::offset::Record;
 use crate::time::Timestamp;
@@ -28,11 +29,16 @@ impl Source for Dense {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+const START: Now = Now { moment: Moment(0), wall: Timestamp(0) };
 
 fn delivery(exactly_once: bool) -> Delivery {
     let identity = Identity { subscription: SubscriptionId(7), epoch: Epoch(3) };
-    let settings = Settings { ordering: Ordering::None, ack_deadline: 10 * SECOND, exactly_once };
+    let settings = Settings { exactly_once, ..Settings::plain(10 * SECOND) };
     Delivery::new(identity, settings, Progress::default())
+}
+
+fn nack(delivery: &mut Delivery, id: &AckId, effects: &mut Effects) -> ExtendOutcome {
+    delivery.nack(START, id, &Failure::NACK, effects)
 }
 
 fn lease(delivery: &mut Delivery, consumer: ConsumerId, records_max: usize) -> Vec<Lease> {
@@ -42,9 +48,10 @@ fn lease(delivery: &mut Delivery, consumer: ConsumerId, records_max: usize) -> V
         bytes_max: 1 << 20,
         ack_deadline: 10 * SECOND,
         retained_since: Timestamp(0),
+        indexed_max: INDEXED_MAX,
     };
     let mut out = Vec::new();
-    delivery.lease(Moment(0), &request, &mut Dense(5_000_000), &mut out, &mut Effects::default());
+    delivery.lease(START, &request, &mut Dense(5_000_000), &mut out, &mut Effects::default());
     out
 }
 
@@ -54,7 +61,7 @@ fn id_of(leases: &[Lease]) -> AckId {
 
 #[test]
 fn a_lease_is_small() {
-    assert!(size_of::<Held>() <= 40);
+    assert!(size_of::<Held>() <= 48);
 }
 
 #[test]
@@ -69,9 +76,9 @@ fn ids_never_given_out_are_foreign() {
     for foreign in [id(8, 3, 0), id(7, 4, 0), id(7, 3, 1)] {
         let acked = delivery.ack(Moment(0), &foreign, Offset(9), &mut effects);
         assert_eq!(acked, AckOutcome::Foreign);
-        let nacked = delivery.nack(Moment(0), &foreign, &mut effects);
+        let nacked = nack(&mut delivery, &foreign, &mut effects);
         assert_eq!(nacked, ExtendOutcome::Foreign);
-        let extended = delivery.extend(Moment(0), &foreign, SECOND, &mut effects);
+        let extended = delivery.extend(START, &foreign, SECOND, &mut effects);
         assert_eq!(extended, ExtendOutcome::Foreign);
     }
     assert_eq!(effects, Effects::default());
@@ -88,13 +95,15 @@ fn exactly_once_accepts_the_current_lease_only() {
     let end = Offset(10);
     let late = Moment(0).plus(10 * SECOND);
     assert_eq!(delivery.ack(late, &first, end, &mut effects), AckOutcome::Stale);
-    assert_eq!(delivery.nack(Moment(0), &first, &mut effects), ExtendOutcome::Returned);
+    assert_eq!(nack(&mut delivery, &first, &mut effects), ExtendOutcome::Returned);
     assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
     let second = id_of(&lease(&mut delivery, consumer, 1));
     assert_eq!(second.offset(), first.offset());
     assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
     assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::Settled);
-    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::Stale);
+    // Its consumer did not hear the answer and asks again.
+    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::AlreadySettled);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
     assert_eq!(effects.settled, [OffsetRange::one(first.offset())]);
 }
 
@@ -118,21 +127,22 @@ fn leases_are_bounded_and_the_stalled_are_freed_by_any_end() {
 }
 
 #[test]
-fn settling_a_range_ends_its_leases_and_frees_their_consumers() {
+fn a_seek_ends_all_leases_and_voids_their_ids() {
     let mut delivery = delivery(false);
     let consumer = delivery.open_consumer(Flow { messages_max: 3, bytes_max: 0 });
-    let leases = lease(&mut delivery, consumer, 5);
-    assert_eq!(leases.len(), 3);
+    let before = id_of(&lease(&mut delivery, consumer, 5));
+    assert_eq!(delivery.outstanding(), 3);
+    delivery.seek(Progress::starting_at(Offset(0)));
+    assert_eq!((delivery.outstanding(), delivery.next_wake()), (0, None));
     let mut effects = Effects::default();
-    delivery.nack(Moment(0), &id_of(&leases), &mut effects);
-    assert_eq!(lease(&mut delivery, consumer, 5).len(), 1);
-    let range = OffsetRange { from: Offset(0), to: Offset(100) };
-    effects = Effects::default();
-    delivery.settle(range, &mut effects);
-    assert_eq!((effects.settled, effects.freed), (vec![range], vec![consumer]));
-    assert_eq!(delivery.outstanding(), 0);
-    assert_eq!(delivery.next_wake(), None);
-    assert_eq!(id_of(&lease(&mut delivery, consumer, 5)).offset(), Offset(100));
+    let acked = delivery.ack(Moment(0), &before, Offset(9), &mut effects);
+    assert_eq!(acked, AckOutcome::Stale);
+    assert_eq!(nack(&mut delivery, &before, &mut effects), ExtendOutcome::Stale);
+    assert_eq!(effects, Effects::default());
+    let after = lease(&mut delivery, consumer, 5);
+    assert_eq!((after.len(), id_of(&after).offset()), (3, Offset(0)));
+    let acked = delivery.ack(Moment(0), &id_of(&after), Offset(9), &mut effects);
+    assert_eq!(acked, AckOutcome::Settled);
 }
 
 #[test]
@@ -156,7 +166,7 @@ fn backlog_and_what_is_available_are_counted_without_reading() {
     let mut effects = Effects::default();
     let [first, second, _] = leases.as_slice() else { panic!("three were leased") };
     delivery.ack(Moment(0), &second.ack_id, end, &mut effects);
-    delivery.nack(Moment(0), &first.ack_id, &mut effects);
+    nack(&mut delivery, &first.ack_id, &mut effects);
     assert_eq!((delivery.backlog(end), delivery.available(end)), (9, 8));
     assert_eq!(effects.returned, 1);
 }

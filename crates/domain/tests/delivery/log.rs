@@ -2,23 +2,30 @@
 
 use bytes::Bytes;
 use domain::delivery::{Read, Source};
-use domain::{Offset, OffsetRange, Record, SubscriptionId, Timestamp};
+use domain::{Message, Offset, OffsetRange, Record, SubscriptionId, Timestamp, message};
 
 /// What stands at one offset.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Place {
-    Record { bytes: usize, addressee: Option<SubscriptionId> },
+    Record(Record),
     Gap,
     Damaged,
 }
 
 /// Offsets from 0 on.
-#[derive(Default)]
 pub(crate) struct Log {
     pub(crate) places: Vec<Place>,
     /// What lies below is elsewhere, except what was fetched.
     pub(crate) memory_from: Offset,
     pub(crate) fetched: Option<OffsetRange>,
+    /// Most offsets covered by one read, so that stretches end where nobody expects it.
+    pub(crate) read_max: u64,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { places: Vec::new(), memory_from: Offset(0), fetched: None, read_max: u64::MAX }
+    }
 }
 
 impl Log {
@@ -34,6 +41,25 @@ impl Log {
         *self.places.get_mut(index(offset)).expect("the offset lies in the log") = place;
     }
 
+    /// Appends a record; returns its offset.
+    pub(crate) fn publish(
+        &mut self,
+        body: Bytes,
+        publish_time: Timestamp,
+        addressee: Option<SubscriptionId>,
+    ) -> Offset {
+        let offset = self.end();
+        self.places.push(Place::Record(Record { offset, publish_time, addressee, body }));
+        offset
+    }
+
+    /// The body that `message` has when it is published next.
+    pub(crate) fn encode(&self, message: &Message, publish_time: Timestamp) -> Bytes {
+        let mut body = Vec::new();
+        message::encode(message, self.end(), publish_time, &mut body);
+        body.into()
+    }
+
     /// Whether `offset` can be read without fetching.
     pub(crate) fn is_at_hand(&self, offset: Offset) -> bool {
         offset >= self.memory_from || self.fetched.is_some_and(|range| range.contains(offset))
@@ -47,17 +73,19 @@ impl Source for Log {
         }
         let (mut records, mut damaged, mut bytes_left) = (Vec::new(), Vec::new(), bytes_max);
         let mut to = from;
-        while to < self.end() && self.is_at_hand(to) {
+        let end = self.end().min(from.plus(self.read_max));
+        while to < end && self.is_at_hand(to) {
             match self.place(to) {
                 Place::Gap => {}
                 Place::Damaged => damaged.push(to),
-                &Place::Record { bytes, addressee } => {
+                Place::Record(record) => {
+                    let bytes = record.body.len();
                     let fits = records.len() < records_max && bytes <= bytes_left;
                     if !records.is_empty() && !fits {
                         break;
                     }
                     bytes_left = bytes_left.saturating_sub(bytes);
-                    records.push(record(to, bytes, addressee));
+                    records.push(record.clone());
                 }
             }
             to = to.next();
@@ -67,11 +95,6 @@ impl Source for Log {
         }
         Read::Records { covered: OffsetRange { from, to }, records, damaged }
     }
-}
-
-fn record(offset: Offset, bytes: usize, addressee: Option<SubscriptionId>) -> Record {
-    let body = Bytes::from(vec![b'x'; bytes]);
-    Record { offset, publish_time: Timestamp(offset.0), addressee, body }
 }
 
 fn index(offset: Offset) -> usize {

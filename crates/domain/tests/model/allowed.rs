@@ -1,0 +1,245 @@
+//! What the rules allow and demand: who may be given what, which answers an ack may get.
+
+use domain::delivery::{AckOutcome, INDEXED_MAX};
+use domain::policy::Poison;
+use domain::{Moment, Timestamp};
+
+use crate::naive::{Ack, Kind, LANES, Naive, Spot};
+
+/// A record that may be given to a consumer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Offer {
+    pub(crate) offset: usize,
+    pub(crate) bytes: u64,
+    /// Nobody may say that there is nothing while it is there.
+    pub(crate) is_sure: bool,
+}
+
+/// Whether all in front of a record in its lane are settled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Before {
+    Settled,
+    Unsettled,
+    Unsure,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LaneScan {
+    /// Nothing behind may go.
+    is_stopped: bool,
+    /// It may be that nothing behind may go.
+    is_unsure: bool,
+    /// Somebody else holds leases of it.
+    is_taken: bool,
+}
+
+/// Who may be given what.
+impl Naive {
+    /// The records that may be given to `consumer` at `now`, ascending: those without a lane, and
+    /// of each lane that is nobody else's the first that is not out already (O1, C3).
+    pub(crate) fn offers(&self, consumer: usize, now: Timestamp) -> Vec<Offer> {
+        let mut offers = Vec::new();
+        if self.settings.is_paused || !self.seats[consumer].is_open {
+            return offers;
+        }
+        let mut lanes = self.shared.map(|is_unsure| LaneScan { is_unsure, ..LaneScan::default() });
+        for (offset, held) in self.held() {
+            let Some(lane) = self.spots[offset].lane else { continue };
+            if held.consumer == consumer {
+                continue;
+            }
+            if self.is_reordering && self.given[held.lease].regime < self.regime {
+                lanes[lane].is_unsure = true;
+            } else {
+                lanes[lane].is_taken = true;
+            }
+        }
+        let may_stall = self.may_stall();
+        for (offset, spot) in self.spots.iter().enumerate().filter(|(_, spot)| spot.waits()) {
+            let mut free = LaneScan::default();
+            let lane = spot.lane.map_or(&mut free, |lane| &mut lanes[lane]);
+            if let Some(is_sure) = self.offer(spot, now, lane) {
+                let is_sure = is_sure && (spot.is_known || !may_stall);
+                offers.push(Offer { offset, bytes: spot.bytes, is_sure });
+            }
+        }
+        offers
+    }
+
+    /// Whether `spot` may be given, and if so whether that is sure.
+    fn offer(&self, spot: &Spot, now: Timestamp, lane: &mut LaneScan) -> Option<bool> {
+        match spot.ack {
+            // Where lanes are not indexed to their end, an early ack may be forgotten.
+            Ack::Early if self.forgets() => lane.is_unsure = true,
+            Ack::Provisional | Ack::Early => return None,
+            // It may or may not come back, and those behind it may or may not wait for it.
+            Ack::Loose => lane.is_unsure = true,
+            Ack::No => {}
+        }
+        if self.is_unwanted(spot) {
+            // It is settled when its turn comes, which may be when its backoff is over.
+            lane.is_unsure |= self.is_blocked(spot, now);
+            return None;
+        }
+        if spot.kind == Kind::Damaged {
+            lane.is_unsure = true;
+            lane.is_stopped |= !self.is_lost(spot);
+            return None;
+        }
+        let is_offered = !lane.is_stopped && !lane.is_taken && !self.is_blocked(spot, now);
+        let is_sure = !lane.is_unsure && !self.is_blocked(spot, self.ticked);
+        lane.is_stopped |= spot.ack == Ack::No;
+        is_offered.then_some(is_sure)
+    }
+
+    /// Whether the record itself may not go yet.
+    fn is_blocked(&self, spot: &Spot, now: Timestamp) -> bool {
+        self.is_given_up(spot) || spot.noted.is_some_and(|attempt| attempt.due > now)
+    }
+
+    /// Whether the record was tried as often as it may be, or an operator gave it up.
+    pub(crate) fn is_given_up(&self, spot: &Spot) -> bool {
+        let is_exhausted = self.settings.attempts_max.is_some_and(|max| spot.failed >= max);
+        spot.is_skipped || (is_exhausted && !spot.is_spared)
+    }
+
+    /// Whether the record's lane stops until an operator decides (C4).
+    pub(crate) fn is_halted(&self, spot: &Spot) -> bool {
+        let halts = spot.lane.is_some() && self.settings.poison == Poison::Halt;
+        halts && self.is_given_up(spot) && !spot.is_skipped
+    }
+
+    /// Whether `offset` is the next of its lane to go, as far as it is sure.
+    pub(crate) fn is_next_in_lane(&self, offset: usize) -> bool {
+        let lane = self.spots[offset].lane;
+        let mut before = self.spots.iter().take(offset).filter(|spot| spot.lane == lane);
+        lane.is_some() && !before.any(|spot| spot.waits() && spot.ack != Ack::Provisional)
+    }
+
+    /// Whether the index is so small that lanes are forgotten and read again: what a record there
+    /// was known for is then known only as far as it is journaled.
+    pub(crate) fn forgets(&self) -> bool {
+        self.indexed_max < INDEXED_MAX
+    }
+
+    /// Reading ahead may stop when failures outside lanes fill what lanes leave (C5).
+    fn may_stall(&self) -> bool {
+        if !self.forgets() {
+            return false;
+        }
+        let waiting = || self.spots.iter().filter(|spot| spot.waits());
+        // With exactly-once what fails in a lane may stand before what is leased, and is not
+        // forgotten then.
+        let is_kept = |spot: &&Spot| spot.lane.is_none() || self.settings.exactly_once;
+        let failures = waiting().filter(is_kept).filter(|spot| spot.failed > 0).count();
+        let lanes = (0..LANES).filter(|&lane| waiting().any(|spot| spot.lane == Some(lane)));
+        failures + lanes.count() + self.indexed_max / 2 >= self.indexed_max
+    }
+
+    /// Whether `consumer` may hold one more record of `bytes`.
+    pub(crate) fn fits(&self, consumer: usize, more: u64) -> bool {
+        let (mut messages, mut bytes) = (0, 0);
+        for (offset, _) in self.held().filter(|(_, held)| held.consumer == consumer) {
+            messages += 1;
+            bytes += self.spots[offset].bytes;
+        }
+        let flow = self.seats[consumer].flow;
+        (flow.messages_max == 0 || messages < flow.messages_max)
+            && (messages == 0 || flow.bytes_max == 0 || bytes + more <= flow.bytes_max)
+    }
+}
+
+/// Which answers an ack may get.
+impl Naive {
+    /// The answers that an ack with the id of `lease` may get now (C1, C2).
+    pub(crate) fn ack_outcomes(&self, now: Moment, lease: usize) -> Vec<AckOutcome> {
+        use AckOutcome::{AlreadySettled, Settled, Stale};
+        let given = &self.given[lease];
+        let spot = &self.spots[given.offset];
+        if given.is_void {
+            vec![Stale]
+        } else if self.settings.exactly_once {
+            if self.is_current(now, lease) {
+                vec![Settled]
+            } else if given.is_confirmed && given.epoch == self.epoch {
+                vec![AlreadySettled]
+            } else if spot.settled {
+                // Settled before exactly-once was turned on, or before a restart.
+                vec![Stale, AlreadySettled]
+            } else {
+                vec![Stale]
+            }
+        } else if spot.settled {
+            vec![AlreadySettled]
+        } else if spot.lane.is_none() {
+            self.free_ack_outcomes(lease)
+        } else {
+            self.lane_ack_outcomes(lease)
+        }
+    }
+
+    /// A late id counts like any other. Nobody knows that a record has no lane before it is read.
+    fn free_ack_outcomes(&self, lease: usize) -> Vec<AckOutcome> {
+        let given = &self.given[lease];
+        let spot = &self.spots[given.offset];
+        let mut outcomes = vec![AckOutcome::Settled];
+        if given.epoch < self.epoch && !spot.is_known {
+            outcomes.push(AckOutcome::Provisional);
+        }
+        if given.regime < self.regime || self.is_lost(spot) {
+            outcomes.push(AckOutcome::Stale);
+        }
+        outcomes
+    }
+
+    /// In a lane only the current id counts, or one of before a restart if the lane was not
+    /// delivered again since.
+    fn lane_ack_outcomes(&self, lease: usize) -> Vec<AckOutcome> {
+        use AckOutcome::{AlreadySettled, Provisional, Settled, Stale};
+        let given = &self.given[lease];
+        let spot = &self.spots[given.offset];
+        let counts = match self.before(given.offset) {
+            Before::Settled => vec![Settled],
+            Before::Unsettled => vec![Provisional],
+            Before::Unsure => vec![Settled, Provisional],
+        };
+        if self.has_lease(lease) {
+            return counts;
+        }
+        if spot.ack != Ack::No {
+            return vec![Provisional, AlreadySettled, Stale];
+        }
+        if given.epoch == self.epoch && given.regime == self.regime {
+            return vec![Stale];
+        }
+        let mut outcomes = vec![Settled, Provisional];
+        let is_elder = given.regime < self.regime || given.has_come_back;
+        if is_elder || self.is_touched(given.offset) {
+            outcomes.push(Stale);
+        }
+        outcomes
+    }
+
+    /// Whether the lane of `offset` was delivered again, or is held up, since the last restart.
+    fn is_touched(&self, offset: usize) -> bool {
+        let lane = self.spots[offset].lane;
+        let of_lane = |offset: usize| self.spots[offset].lane == lane;
+        self.given.iter().any(|given| given.epoch == self.epoch && of_lane(given.offset))
+            || self.spots.iter().any(|s| s.lane == lane && self.is_blocked(s, self.ticked))
+    }
+
+    /// How the records before `offset` in its lane stand.
+    pub(crate) fn before(&self, offset: usize) -> Before {
+        let lane = self.spots[offset].lane;
+        let before = self.spots.iter().take(offset).filter(|spot| spot.lane == lane);
+        let mut outcome = Before::Settled;
+        for spot in before.filter(|spot| !spot.settled && spot.kind != Kind::Gap) {
+            let is_unsure = self.is_unwanted(spot) || self.is_lost(spot) || spot.ack == Ack::Loose;
+            if spot.held.is_some() || !is_unsure {
+                return Before::Unsettled;
+            }
+            outcome = Before::Unsure;
+        }
+        outcome
+    }
+}

@@ -1,7 +1,9 @@
 //! The command line.
 
+mod client;
 mod config;
 mod describe;
+mod lanes;
 mod serve;
 mod verify;
 
@@ -44,7 +46,7 @@ enum Command {
     /// Check every checksum of a data folder that no server is using; change nothing.
     #[command(after_help = format!("{}\n\n{EXIT_CODES}", verify::EXAMPLES))]
     Verify(verify::Arguments),
-    /// Look at subscriptions of a running server.
+    /// Look at subscriptions of a running server, and act on their lanes.
     #[command(subcommand)]
     Subscription(Subscription),
     /// Look at settings.
@@ -57,6 +59,9 @@ enum Subscription {
     /// Show a subscription's settings and its saved cursor.
     #[command(after_help = format!("{}\n\n{EXIT_CODES}", describe::EXAMPLES))]
     Describe(describe::Arguments),
+    /// Show the lanes that are blocked; release one, or skip what blocks it.
+    #[command(after_help = format!("{}\n\n{EXIT_CODES}", lanes::EXAMPLES))]
+    Lanes(lanes::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -153,6 +158,7 @@ pub fn run() -> ExitCode {
         Command::Serve(settings) => serve::run(settings),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Subscription(Subscription::Describe(arguments)) => describe::run(&arguments),
+        Command::Subscription(Subscription::Lanes(arguments)) => lanes::run(&arguments),
         Command::Config(Config::Show { default, settings }) => config::show(default, settings),
     };
     match ended {

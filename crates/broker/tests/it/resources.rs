@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use broker::{Error, Resource};
 use domain::{ProjectName, topic};
+use futures::FutureExt;
 
-use crate::fixture::{Fixture, subscription_name, texts, topic_name};
+use crate::fixture::{Fixture, settings, subscription_name, texts, topic_name, until};
 
 #[tokio::test]
 async fn a_topic_cannot_be_made_twice() {
@@ -99,4 +100,18 @@ async fn a_deleted_subscription_is_gone_after_a_stop() {
     fixture.reopen().await;
     let found = fixture.broker.subscription(&subscription_name("sub"));
     assert!(matches!(found.err(), Some(Error::NotFound(Resource::Subscription, _))));
+}
+
+#[tokio::test]
+async fn a_change_whose_caller_goes_away_is_made_all_the_same() {
+    let fixture = Fixture::new().await;
+    let name = topic_name("orders");
+    // The caller is gone after the first step.
+    assert!(fixture.broker.create_topic(domain::Topic::new(name.clone())).now_or_never().is_none());
+    until(|| fixture.broker.topic(&name).is_ok()).await;
+    let settings = settings(&name, "sub");
+    assert!(fixture.broker.create_subscription(settings).now_or_never().is_none());
+    until(|| fixture.broker.subscription(&subscription_name("sub")).is_ok()).await;
+    fixture.publish(&name, &["a"]).await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["a"]);
 }

@@ -262,7 +262,7 @@ impl Handout<'_> {
 
     /// Where all records are in one lane, an unreadable one is known to be of it.
     fn take_up_damaged(&mut self, id: LaneId, offset: Offset) {
-        if self.delivery.settings.ordering == Ordering::Fifo {
+        if self.is_in_the_one_lane(offset) {
             self.delivery.lanes.push_pending(id, offset, 0);
         }
     }
@@ -512,7 +512,7 @@ impl Handout<'_> {
 
     /// Whose a damaged record is, nobody can read. Where all records are in one lane it is known.
     fn pass_damaged(&mut self, offset: Offset) {
-        if self.delivery.settings.ordering != Ordering::Fifo {
+        if !self.is_in_the_one_lane(offset) {
             return;
         }
         let id = self.delivery.lanes.open("");
@@ -520,6 +520,11 @@ impl Handout<'_> {
             Some(held) => self.delivery.adopt_if_known(Some(id), &held),
             None => self.keep_in_lane(id, offset, 0),
         }
+    }
+
+    fn is_in_the_one_lane(&self, offset: Offset) -> bool {
+        let delivery = &*self.delivery;
+        delivery.settings.ordering == Ordering::Fifo && !delivery.progress.is_acked(offset)
     }
 
     fn settle_gap(&mut self, gap: OffsetRange) {

@@ -15,8 +15,9 @@ use super::format::{BLOCK, BLOCK_BYTES, to_usize};
 use super::seam::File;
 use super::write_behind::{Write, WriteBehind};
 
-/// Bytes gathered before they are written: enough to keep the disk busy with one write.
-const GATHERED_MAX: usize = 4 << 20;
+/// Bytes gathered before they are written: enough to keep the disk busy, and little enough that
+/// the system's allocator does not sit on much of it between two moves.
+const GATHERED_MAX: usize = 1 << 20;
 
 /// The end of a file that grows.
 pub(super) struct Blocks {
@@ -165,7 +166,7 @@ mod tests {
     fn what_is_put_in_any_portions_is_what_the_file_holds() {
         let file = Arc::new(Written::default());
         let mut expected = Vec::new();
-        let sizes = [1, 4095, 4096, 10, 5000, 9 << 20, 1, 8192, 1 << 20, 77];
+        let sizes = [1, 4095, 4096, 10, 5000, 3 << 20, 1, 8192, 1 << 20, 77];
         let expected_bytes = [0, usize::MAX, 10_000, 4096];
         let mut behind = WriteBehind::default();
         for (round, sizes) in sizes.chunks(3).enumerate() {

@@ -17,7 +17,7 @@ use super::write_behind::WriteBehind;
 use crate::{Error, Result};
 
 /// Bytes of the reserve that are freed for one write: as much as is gathered, and names.
-const WRITE_BYTES_MAX: u64 = 5 << 20;
+const WRITE_BYTES_MAX: u64 = 2 << 20;
 
 /// What a move needs besides the records.
 pub(super) struct Mover<'store> {

@@ -16,9 +16,11 @@ use crate::subscription::{Ask, Step, Subscription};
 /// Most records handed out in one response of a stream.
 const STREAM_RECORDS_MAX: usize = 1_000;
 
-/// Records read from disk at a time, at least: of what lies there filters and lanes may leave
-/// little to a consumer.
-const FETCH_RECORDS_MIN: usize = 1_000;
+/// Records read from disk at a time, at most, where filters and lanes leave nothing of what was
+/// read before. Otherwise no more is read than may be leased.
+const FETCH_RECORDS_MAX: usize = 1_000;
+/// How many times more are read then.
+const FETCH_GROWTH: usize = 4;
 
 /// A consumer of one subscription. Dropping it leaves its leases until their deadlines.
 pub struct Consumer {
@@ -27,6 +29,8 @@ pub struct Consumer {
     id: ConsumerId,
     ack_deadline: Option<Duration>,
     records_max: usize,
+    /// Records to read from disk at a time.
+    fetch_records: usize,
     has_waited: bool,
     /// There was nothing to lease when it looked last.
     is_idle: bool,
@@ -57,6 +61,7 @@ impl Consumer {
             id,
             ack_deadline,
             records_max,
+            fetch_records: records_max,
             has_waited: false,
             is_idle: false,
             fetch: Fetch::None,
@@ -88,6 +93,7 @@ impl Consumer {
             let mut leases = Vec::new();
             match self.subscription.lease(&mut ask, &mut leases)? {
                 Step::Leased => {
+                    self.fetch_records = self.records_max;
                     if let Some(batch) = ask.fetched {
                         self.fetch = Fetch::Read(batch);
                     }
@@ -117,8 +123,9 @@ impl Consumer {
     }
 
     fn start_fetch(&mut self, from: Offset) {
-        let records = self.records_max.max(FETCH_RECORDS_MIN);
-        let limit = ReadLimit { records, bytes: limits::PULL_BYTES_MAX };
+        let limit = ReadLimit { records: self.fetch_records, bytes: limits::PULL_BYTES_MAX };
+        let more = (self.fetch_records * FETCH_GROWTH).min(FETCH_RECORDS_MAX);
+        self.fetch_records = self.fetch_records.max(more);
         let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
         self.fetch = Fetch::Reading(read);
     }

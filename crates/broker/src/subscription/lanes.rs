@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::delivery::{Effects, Exhausted, LaneState, LaneView, Ordering};
 use domain::progress::Attempt;
-use domain::{Now, Offset, Poison, Record, message};
+use domain::{Now, Offset, Poison};
 use storage::Urgency;
 use tokio::sync::oneshot;
 
@@ -112,10 +112,11 @@ impl Subscription {
             return Ok(lanes);
         }
         unread.truncate(UNREAD_MAX);
+        let rules = crate::settings::delivery(&settings);
         for (offset, attempt) in unread {
             let found = find(&*self.runtime.log, self.topic.id(), offset).await?;
             let Found::Record(record) = found else { continue };
-            let Some(key) = lane_key(&settings, &record) else { continue };
+            let Some(key) = rules.lane_key(&record) else { continue };
             lanes
                 .entry(key.to_owned())
                 .and_modify(|lane: &mut LaneView| lane.pending += 1)
@@ -123,20 +124,6 @@ impl Subscription {
         }
         Ok(lanes)
     }
-}
-
-/// The lane of a record, as `Delivery` will find it; `None` = it goes freely.
-fn lane_key<'record>(
-    settings: &domain::Subscription,
-    record: &'record Record,
-) -> Option<&'record str> {
-    let key = match (settings.ordering(), &settings.lane_by) {
-        (Ordering::None, _) => return None,
-        (Ordering::Fifo, _) => return Some(""),
-        (Ordering::ByKey, None) => message::ordering_key(&record.body).ok()?,
-        (Ordering::ByKey, Some(name)) => message::attribute(&record.body, name).ok()??,
-    };
-    (!key.is_empty()).then_some(key)
 }
 
 fn unread_lane(

@@ -76,6 +76,24 @@ fn commits_share_a_group_up_to_its_bound() {
 }
 
 #[test]
+fn a_group_ends_where_its_piece_of_memory_ends() {
+    // Pieces are 64 KiB: two commits of 30 KB fit, a third would move them.
+    let queue = Queue::new(1 << 19, 1 << 20, Duration::from_millis(1));
+    let claim = claim(&queue, 1, 0);
+    let mut receipts = Vec::new();
+    for at in 0..5 {
+        receipts.push(commit(&queue, durable(vec![append(1, claim.epoch, at * 27, 27)])));
+    }
+    let groups: Vec<_> = (0..3).map(|_| queue.take().unwrap()).collect();
+    let answers: Vec<_> = groups.iter().map(|group| group.answers.len()).collect();
+    assert_eq!(answers, [2, 2, 1]);
+    assert!(groups.iter().all(|group| group.bytes.len() <= 64 << 10));
+    // One that is larger than any piece is not split either.
+    receipts.push(commit(&queue, durable(vec![append(1, claim.epoch, 5 * 27, 200)])));
+    assert_eq!(queue.take().unwrap().frames.iter().map(|frame| frame.count).sum::<u32>(), 200);
+}
+
+#[test]
 fn a_riding_commit_is_taken_after_the_delay_and_changes_are_merged() {
     let queue = queue();
     for offset in 0..3 {

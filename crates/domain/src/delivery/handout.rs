@@ -392,22 +392,16 @@ impl Handout<'_> {
         if let Some(held) = delivery.leases.get(offset).copied() {
             let lane = delivery.settings.lane_key(record).map(|key| delivery.lanes.open(key));
             delivery.adopt_if_known(lane, &held);
-        } else if delivery.early.remove(&offset) {
-            match delivery.settings.lane_key(record).and_then(|key| delivery.lanes.find(key)) {
-                None => delivery.settle_offset(offset, self.effects),
-                Some(id) if delivery.lanes.get(id).is_some_and(|lane| lane.more_from.is_none()) => {
-                    let attempt = delivery.progress.attempt(offset);
-                    let failed = attempt.map_or(0, |attempt| attempt.count);
-                    delivery.lanes.push_acked(id, offset, failed);
-                }
-                // Some in front of it are not indexed: it goes again with them.
-                Some(_) => return false,
-            }
-        } else if delivery.returned.get(offset).is_none() {
+        } else if delivery.returned.get(offset).is_none() && !self.pass_early(record) {
             return false;
         }
         self.passed += 1;
         true
+    }
+
+    fn pass_early(&mut self, record: &Record) -> bool {
+        !self.delivery.early.is_empty()
+            && self.take_early(record.offset, self.delivery.settings.lane_key(record))
     }
 }
 
@@ -512,7 +506,8 @@ impl Handout<'_> {
 
     /// Whose a damaged record is, nobody can read. Where all records are in one lane it is known.
     fn pass_damaged(&mut self, offset: Offset) {
-        if !self.is_in_the_one_lane(offset) {
+        let is_in_the_one_lane = self.is_in_the_one_lane(offset);
+        if self.take_early(offset, is_in_the_one_lane.then_some("")) || !is_in_the_one_lane {
             return;
         }
         let id = self.delivery.lanes.open("");
@@ -520,6 +515,25 @@ impl Handout<'_> {
             Some(held) => self.delivery.adopt_if_known(Some(id), &held),
             None => self.keep_in_lane(id, offset, 0),
         }
+    }
+
+    /// Lets an ack count that came before its record was read, in the lane `key`.
+    fn take_early(&mut self, offset: Offset, key: Option<&str>) -> bool {
+        let delivery = &mut *self.delivery;
+        if !delivery.early.remove(&offset) {
+            return false;
+        }
+        match key.and_then(|key| delivery.lanes.find(key)) {
+            None => delivery.settle_offset(offset, self.effects),
+            Some(id) if delivery.lanes.get(id).is_some_and(|lane| lane.more_from.is_none()) => {
+                let attempt = delivery.progress.attempt(offset);
+                let failed = attempt.map_or(0, |attempt| attempt.count);
+                delivery.lanes.push_acked(id, offset, failed);
+            }
+            // Some in front of it are not indexed: it goes again with them.
+            Some(_) => return false,
+        }
+        true
     }
 
     fn is_in_the_one_lane(&self, offset: Offset) -> bool {

@@ -1,0 +1,135 @@
+//! Leasing fresh records, and keeping those that may not go yet.
+
+use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX, Stop};
+use crate::delivery::failure::Verdict;
+use crate::delivery::lane::LaneId;
+use crate::delivery::returned::{Back, Standing};
+use crate::delivery::{LeaseStatus, Read, Source};
+use crate::offset::{Offset, OffsetRange, Record};
+
+impl Handout<'_> {
+    pub(super) fn read_fresh(
+        &mut self,
+        records_max: usize,
+        source: &mut dyn Source,
+    ) -> Result<(), Stop> {
+        let delivery = &mut *self.delivery;
+        if delivery.indexed() >= self.request.indexed_max {
+            delivery.is_stalled = true;
+            return Err(Stop::Status(LeaseStatus::Drained));
+        }
+        let from = delivery.progress.next_unacked(delivery.fresh);
+        // The more was passed over, the more is read at a time.
+        let ahead = self.passed.min(READ_AHEAD_MAX);
+        let bytes_ahead = if ahead > 0 { READ_AHEAD_BYTES_MAX } else { 0 };
+        match source.read(from, records_max.max(ahead), self.bytes_room().max(bytes_ahead)) {
+            Read::Records { covered, records, damaged } => {
+                let within = OffsetRange { from, to: covered.to };
+                if within.is_empty() {
+                    // A source that has nothing to say must not keep us asking.
+                    return Err(Stop::Status(LeaseStatus::Drained));
+                }
+                let (at, outcome) = self.take(within, records, &damaged, Self::offer_fresh);
+                self.delivery.fresh = self.delivery.fresh.max(at);
+                outcome
+            }
+            Read::Elsewhere => Err(Stop::Status(LeaseStatus::Wanted(from))),
+            Read::AtEnd => Err(Stop::Status(LeaseStatus::Drained)),
+        }
+    }
+
+    /// Leases a record, keeps it for later, passes it over, or stops in front of it.
+    pub(super) fn offer_fresh(&mut self, record: Record) -> Result<(), Stop> {
+        let offset = record.offset;
+        if self.delivery.progress.is_acked(offset) {
+            self.passed += 1;
+            return Ok(());
+        }
+        if self.pass_known(&record) || self.pass_unwanted(&record) {
+            return Ok(());
+        }
+        let attempt = self.delivery.progress.attempt(offset);
+        let failed = attempt.map_or(0, |attempt| attempt.count);
+        match self.delivery.settings.lane_key(&record).map(|key| self.delivery.lanes.open(key)) {
+            Some(lane) => self.offer_in_lane(lane, record, failed),
+            None if attempt.is_some() => self.offer_tried(record, failed),
+            None => {
+                self.check_fits(&record)?;
+                self.grant(record, 0, None);
+                Ok(())
+            }
+        }
+    }
+
+    /// A record without a lane that was tried before a restart.
+    pub(super) fn offer_tried(&mut self, record: Record, failed: u32) -> Result<(), Stop> {
+        let offset = record.offset;
+        if let Verdict::Go = self.delivery.judge(self.now, offset, failed, false, false) {
+            self.check_fits(&record)?;
+            self.grant(record, failed, None);
+            return Ok(());
+        }
+        self.passed += 1;
+        let back = Back { failed, standing: Standing::Ready, is_spared: false };
+        self.delivery.place_returned(self.now, offset, back, None, self.effects);
+        Ok(())
+    }
+
+    pub(super) fn offer_in_lane(
+        &mut self,
+        id: LaneId,
+        record: Record,
+        failed: u32,
+    ) -> Result<(), Stop> {
+        let offset = record.offset;
+        let consumer = self.request.consumer;
+        let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
+        let verdict = self.delivery.judge(self.now, offset, failed, false, true);
+        if lane.admits(consumer) && matches!(verdict, Verdict::Go) {
+            if let Err(stop) = self.check_fits(&record) {
+                self.delivery.lanes.close_if_idle(id);
+                return Err(stop);
+            }
+            self.delivery.lanes.push_leased(id, offset, failed, consumer);
+            self.grant(record, failed, Some(id));
+            return Ok(());
+        }
+        self.passed += 1;
+        self.keep_in_lane(id, offset, failed);
+        Ok(())
+    }
+
+    /// Lets a record wait behind the others of its lane; not indexed if too many wait already.
+    pub(super) fn keep_in_lane(&mut self, id: LaneId, offset: Offset, failed: u32) {
+        let is_crowded = self.delivery.lanes.pending() >= self.request.indexed_max / 2;
+        let Some(lane) = self.delivery.lanes.get_mut(id) else { return };
+        if lane.more_from.is_some() {
+            return;
+        }
+        if is_crowded && !lane.is_empty() {
+            lane.more_from = Some(offset);
+        } else {
+            self.delivery.lanes.push_pending(id, offset, failed);
+        }
+        self.delivery.consider(self.now, id, None, self.effects);
+    }
+
+    /// Passes over a record that is leased or given up already, or acked before it was read.
+    pub(super) fn pass_known(&mut self, record: &Record) -> bool {
+        let offset = record.offset;
+        let delivery = &mut *self.delivery;
+        if let Some(held) = delivery.leases.get(offset).copied() {
+            let lane = delivery.settings.lane_key(record).map(|key| delivery.lanes.open(key));
+            delivery.adopt_if_known(lane, &held);
+        } else if delivery.returned.get(offset).is_none() && !self.pass_early(record) {
+            return false;
+        }
+        self.passed += 1;
+        true
+    }
+
+    pub(super) fn pass_early(&mut self, record: &Record) -> bool {
+        !self.delivery.early.is_empty()
+            && self.take_early(record.offset, self.delivery.settings.lane_key(record))
+    }
+}

@@ -1,0 +1,127 @@
+//! Leasing records of a lane that waited.
+
+use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX, Stop};
+use crate::delivery::lane::{Hold, LaneId};
+use crate::delivery::{LeaseStatus, Read, Source};
+use crate::offset::{Offset, Record};
+
+impl Handout<'_> {
+    /// Leases the lane's next record, or takes up more of a lane whose records are not indexed.
+    pub(super) fn serve_lane(&mut self, id: LaneId, source: &mut dyn Source) -> Result<(), Stop> {
+        let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
+        match (lane.next(), lane.more_from) {
+            (Some((offset, failed)), _) => self.serve_next(id, offset, failed, source),
+            (None, Some(from)) => self.read_lane_again(id, from, source),
+            (None, None) => Ok(()),
+        }
+    }
+
+    pub(super) fn serve_next(
+        &mut self,
+        id: LaneId,
+        offset: Offset,
+        failed: u32,
+        source: &mut dyn Source,
+    ) -> Result<(), Stop> {
+        let (records, damaged) = match source.read(offset, 1, self.bytes_room()) {
+            Read::Records { records, damaged, .. } => (records, damaged),
+            Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(offset))),
+            Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+        };
+        match records.into_iter().next().filter(|record| record.offset == offset) {
+            Some(record) if self.is_open(&record) => self.offer_next(id, record, failed),
+            None if damaged.contains(&offset) => {
+                self.passed += 1;
+                if let Some(lane) = self.delivery.lanes.get_mut(id) {
+                    lane.hold = Hold::Damaged;
+                }
+                Ok(())
+            }
+            _ => {
+                self.passed += 1;
+                self.delivery.settle_next_in_lane(self.now, id, offset, self.effects);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn offer_next(
+        &mut self,
+        id: LaneId,
+        record: Record,
+        failed: u32,
+    ) -> Result<(), Stop> {
+        self.check_fits(&record)?;
+        self.delivery.lanes.lease_next(id, self.request.consumer);
+        self.grant(record, failed, Some(id));
+        // The record behind it may have to wait.
+        self.delivery.consider(self.now, id, None, self.effects);
+        Ok(())
+    }
+
+    /// Looks for records of a lane that were passed over because too many waited.
+    pub(super) fn read_lane_again(
+        &mut self,
+        id: LaneId,
+        from: Offset,
+        source: &mut dyn Source,
+    ) -> Result<(), Stop> {
+        let (covered, records, damaged) =
+            match source.read(from, READ_AHEAD_MAX, READ_AHEAD_BYTES_MAX) {
+                Read::Records { covered, records, damaged } => (covered, records, damaged),
+                Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(from))),
+                Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+            };
+        let fresh = self.delivery.fresh;
+        let mut end = covered.to.min(fresh);
+        // At least one, or the lane would never go on; no more than the index has room for.
+        let half = self.request.indexed_max / 2;
+        let indexed_max = half.max(self.delivery.lanes.pending() + 1);
+        let mut damaged = damaged.into_iter().peekable();
+        for record in records.into_iter().filter(|record| record.offset < end) {
+            while let Some(offset) = damaged.next_if(|&offset| offset < record.offset) {
+                self.take_up_damaged(id, offset);
+            }
+            if self.delivery.lanes.pending() >= indexed_max {
+                end = record.offset;
+                break;
+            }
+            self.passed += 1;
+            self.take_up(id, &record);
+        }
+        for offset in damaged.filter(|&offset| offset < end) {
+            self.take_up_damaged(id, offset);
+        }
+        if let Some(lane) = self.delivery.lanes.get_mut(id) {
+            lane.more_from = (end < fresh).then_some(end);
+        }
+        self.delivery.consider(self.now, id, None, self.effects);
+        self.delivery.lanes.close_if_idle(id);
+        Ok(())
+    }
+
+    /// Where all records are in one lane, an unreadable one is known to be of it.
+    pub(super) fn take_up_damaged(&mut self, id: LaneId, offset: Offset) {
+        if self.is_in_the_one_lane(offset) {
+            self.delivery.lanes.push_pending(id, offset, 0);
+        }
+    }
+
+    /// Indexes a record if it is one of the lane's and still to be delivered.
+    pub(super) fn take_up(&mut self, id: LaneId, record: &Record) {
+        let delivery = &mut *self.delivery;
+        let key = delivery.settings.lane_key(record);
+        let is_of_lane = key.is_some() && delivery.lanes.get(id).map(|lane| lane.key()) == key;
+        if !is_of_lane || delivery.progress.is_acked(record.offset) {
+            return;
+        }
+        match delivery.leases.get(record.offset).copied() {
+            Some(held) => delivery.adopt(Some(id), &held),
+            None => {
+                let attempt = delivery.progress.attempt(record.offset);
+                let failed = attempt.map_or(0, |attempt| attempt.count);
+                delivery.lanes.push_pending(id, record.offset, failed);
+            }
+        }
+    }
+}

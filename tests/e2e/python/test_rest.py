@@ -95,8 +95,9 @@ def test_a_put_twice_is_409(rest, pair):
 
 def test_what_is_not_built_is_501(rest, pair, project):
     topic, _ = pair
-    answer = rest.put(f"/v1/{project}/subscriptions/filtered", {"topic": topic, "filter": "attributes:a"})
-    refuse(answer, 501, "UNIMPLEMENTED", "filter")
+    body = {"topic": topic, "bigqueryConfig": {"table": "p.d.t"}}
+    answer = rest.put(f"/v1/{project}/subscriptions/to-a-table", body)
+    refuse(answer, 501, "UNIMPLEMENTED", "bigqueryConfig")
 
 
 def test_an_unknown_path_is_404(rest):

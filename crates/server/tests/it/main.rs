@@ -5,13 +5,17 @@
     reason = "a test that meets the unexpected shall fail and say where"
 )]
 
+mod exactly_once;
 mod hostile;
+mod lanes;
 mod messages;
 mod program;
 mod rest;
 mod rest_bad_input;
 mod rig;
+mod seeking;
 mod settings;
+mod simulated;
 mod stopping;
 mod streams;
 mod topics;

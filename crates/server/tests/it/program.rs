@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -44,9 +44,19 @@ impl Process {
     }
 
     fn start_on(listen: &str, folder: &Path, more: &[&str]) -> Self {
+        Self::spawn(postrider(&[]), listen, folder, more)
+    }
+
+    /// `command` runs the program and lacks its arguments.
+    fn spawn(mut command: Command, listen: &str, folder: &Path, more: &[&str]) -> Self {
         let data = folder.join("data");
-        let mut command = postrider(&["serve", "--listen", listen, "--data-dir"]);
-        command.arg(&data).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(["serve", "--listen", listen, "--data-dir"]);
+        command
+            .env_remove("POSTRIDER_CONFIG")
+            .arg(&data)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let address = SocketAddr::from(([0; 4], 0));
@@ -293,6 +303,34 @@ async fn a_subscription_is_described_for_people_and_programs() {
     assert!(stderr(&missing).contains("not found"), "{}", stderr(&missing));
     let wrong = run(&["subscription", "describe", "billing", "--server", &server]);
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// A write beyond `RLIMIT_FSIZE` fails on every file system, for every user. It also sends a
+/// signal that would end the process, so the server is started with that signal ignored.
+#[tokio::test]
+async fn a_failed_log_ends_the_program_with_a_failure() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_postrider")]);
+    command.env("POSTRIDER_SHUTDOWN_GRACE", "100ms");
+    let process = Process::spawn(command, "127.0.0.1:0", folder.path(), &[]);
+    let topic = "/v1/projects/p/topics/orders";
+    call(process.address, "PUT", topic, "{}").await.ok();
+    let body = json!({"messages": [{"data": "aGk="}]}).to_string();
+    let path = format!("{topic}:publish");
+    call(process.address, "POST", &path, body.clone()).await.ok();
+
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    prlimit(Some(Pid::from_child(&process.child)), Resource::Fsize, none).unwrap();
+    let answer = call(process.address, "POST", &path, body).await;
+    answer.refused(503, "UNAVAILABLE");
+    let (code, _, log) = process.end();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("the log failed"), "{log}");
+
+    // What was answered is there; what was not may be there or not.
+    let process = Process::start(folder.path(), &[]);
+    call(process.address, "GET", topic, "").await.ok();
 }
 
 #[test]

@@ -1,59 +1,18 @@
 //! How the server ends: as asked, or because its log failed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use server::Server;
-use storage::disk::{self, Opened};
-use tempfile::TempDir;
-use testkit::SimDisk;
 use testkit::disk::{Call, Effect, Errno, Fault};
-use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
-use wire::pubsub::{PublishRequest, PullRequest, StreamingPullRequest, Subscription, Topic};
+use wire::pubsub::{PublishRequest, PullRequest, StreamingPullRequest, Subscription};
 
-use crate::rig::{Rig, call, config, message, publisher, subscriber, subscription, topic};
-
-/// A server on the disk engine over a disk that does what a test says.
-struct Simulated {
-    disk: SimDisk,
-    opened: Opened,
-    server: Server,
-    _folder: TempDir,
-}
-
-async fn simulated(more: &str) -> Simulated {
-    let folder = TempDir::new().unwrap();
-    let disk = SimDisk::new();
-    let options = disk::Options {
-        wal_segment_bytes: 256 << 10,
-        wal_max_bytes: 4 << 20,
-        reserve_bytes: 64 << 10,
-        ..disk::Options::default()
-    };
-    let database = folder.path().join("store.sqlite");
-    let opened = disk::open_on(Arc::new(disk.clone()), &database, options).unwrap();
-    let config = config(&folder, "disk", more);
-    let server = Server::start_on(&config, opened.engine.clone()).await.unwrap();
-    let made = Topic { name: topic("orders"), ..Topic::default() };
-    publisher(server.address()).await.create_topic(made).await.unwrap();
-    let made = Subscription {
-        name: subscription("billing"),
-        topic: topic("orders"),
-        ..Subscription::default()
-    };
-    subscriber(server.address()).await.create_subscription(made).await.unwrap();
-    Simulated { disk, opened, server, _folder: folder }
-}
-
-fn one_message() -> PublishRequest {
-    PublishRequest { topic: topic("orders"), messages: vec![message("x")] }
-}
+use crate::rig::{Rig, call, message, publisher};
+use crate::simulated::{Simulated, one_message};
 
 async fn health(address: std::net::SocketAddr, service: &str) -> Result<i32, tonic::Status> {
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
@@ -90,13 +49,8 @@ async fn streams_and_waiting_pulls_are_told_to_come_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_publish_under_way_is_answered_before_the_end() {
-    let rig = simulated("").await;
-    let address = rig.server.address();
-    rig.disk.hold_syncs("wal/");
-    let mut publishing = JoinSet::new();
-    publishing.spawn(async move { publisher(address).await.publish(one_message()).await });
-    let disk = rig.disk.clone();
-    tokio::task::spawn_blocking(move || disk.wait_for_held_sync()).await.unwrap();
+    let rig = Simulated::start("", Subscription::default()).await;
+    let mut publishing = rig.publish_held().await;
     let disk = rig.disk.clone();
     let mut stopping = std::pin::pin!(rig.server.stop(std::future::pending()));
     // The end has begun once the first poll is done; only then the disk goes on.
@@ -110,13 +64,8 @@ async fn a_publish_under_way_is_answered_before_the_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_does_not_end_is_cut_off_after_the_grace_time() {
-    let rig = simulated("shutdown_grace = \"50ms\"").await;
-    let address = rig.server.address();
-    rig.disk.hold_syncs("wal/");
-    let mut publishing = JoinSet::new();
-    publishing.spawn(async move { publisher(address).await.publish(one_message()).await });
-    let disk = rig.disk.clone();
-    tokio::task::spawn_blocking(move || disk.wait_for_held_sync()).await.unwrap();
+    let rig = Simulated::start("shutdown_grace = \"50ms\"", Subscription::default()).await;
+    let mut publishing = rig.publish_held().await;
     let disk = rig.disk.clone();
     let publishing = async {
         let answered = publishing.join_next().await.unwrap().unwrap();
@@ -132,13 +81,8 @@ async fn a_call_that_does_not_end_is_cut_off_after_the_grace_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_hangs_does_not_keep_the_server_from_ending() {
-    let rig = simulated("shutdown_grace = \"50ms\"").await;
-    let address = rig.server.address();
-    rig.disk.hold_syncs("wal/");
-    let mut publishing = JoinSet::new();
-    publishing.spawn(async move { publisher(address).await.publish(one_message()).await });
-    let disk = rig.disk.clone();
-    tokio::task::spawn_blocking(move || disk.wait_for_held_sync()).await.unwrap();
+    let rig = Simulated::start("shutdown_grace = \"50ms\"", Subscription::default()).await;
+    let _publishing = rig.publish_held().await;
     let stopped = rig.server.stop(std::future::pending()).await;
     assert!(matches!(stopped, Err(server::StopError::Hangs)), "{stopped:?}");
     rig.disk.release();
@@ -147,7 +91,7 @@ async fn a_disk_that_hangs_does_not_keep_the_server_from_ending() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_log_makes_the_server_unhealthy_and_refuse() {
-    let rig = simulated("").await;
+    let rig = Simulated::start("", Subscription::default()).await;
     let address = rig.server.address();
     for service in ["", "google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber"] {
         assert_eq!(health(address, service).await.unwrap(), ServingStatus::Serving as i32);

@@ -1,5 +1,7 @@
 //! StreamingPull.
 
+use std::net::SocketAddr;
+
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
@@ -8,15 +10,15 @@ use wire::pubsub::{
     StreamingPullResponse,
 };
 
-use crate::rig::{Rig, each_engine, message};
+use crate::rig::{Rig, each_engine, message, subscriber};
 
 /// A stream under a test's control.
-struct Stream {
+pub(crate) struct Stream {
     requests: mpsc::Sender<StreamingPullRequest>,
-    responses: Streaming<StreamingPullResponse>,
+    pub(crate) responses: Streaming<StreamingPullResponse>,
 }
 
-fn first(subscription: &str) -> StreamingPullRequest {
+pub(crate) fn first(subscription: &str) -> StreamingPullRequest {
     StreamingPullRequest {
         subscription: subscription.to_owned(),
         stream_ack_deadline_seconds: 60,
@@ -26,18 +28,25 @@ fn first(subscription: &str) -> StreamingPullRequest {
 
 impl Stream {
     async fn open(rig: &Rig, first: StreamingPullRequest) -> Result<Self, Status> {
+        Self::open_at(rig.address, first).await
+    }
+
+    pub(crate) async fn open_at(
+        address: SocketAddr,
+        first: StreamingPullRequest,
+    ) -> Result<Self, Status> {
         let (requests, receiver) = mpsc::channel(16);
         requests.send(first).await.unwrap();
         let outgoing = ReceiverStream::new(receiver);
-        let opened = rig.subscriber().await.streaming_pull(outgoing).await?;
+        let opened = subscriber(address).await.streaming_pull(outgoing).await?;
         Ok(Self { requests, responses: opened.into_inner() })
     }
 
-    async fn send(&self, request: StreamingPullRequest) {
+    pub(crate) async fn send(&self, request: StreamingPullRequest) {
         self.requests.send(request).await.unwrap();
     }
 
-    async fn take(&mut self, count: usize) -> Vec<ReceivedMessage> {
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<ReceivedMessage> {
         let mut taken = Vec::new();
         while taken.len() < count {
             let response = self.responses.message().await.unwrap().expect("the stream ended");
@@ -45,6 +54,11 @@ impl Stream {
         }
         assert_eq!(taken.len(), count);
         taken
+    }
+
+    /// The client has nothing more to say.
+    pub(crate) fn half_close(self) -> Streaming<StreamingPullResponse> {
+        self.responses
     }
 
     async fn end(mut self) -> Result<(), Status> {
@@ -68,7 +82,7 @@ async fn pull_now(rig: &Rig, subscription: &str) -> Vec<ReceivedMessage> {
     rig.subscriber().await.pull(request).await.unwrap().into_inner().received_messages
 }
 
-fn ids(received: &[ReceivedMessage]) -> Vec<String> {
+pub(crate) fn ids(received: &[ReceivedMessage]) -> Vec<String> {
     received.iter().map(|one| one.ack_id.clone()).collect()
 }
 
@@ -86,7 +100,7 @@ async fn a_stream_gets_what_is_there_and_what_comes(rig: &Rig) {
     assert!(pull_now(rig, &subscription).await.is_empty());
 }
 
-async fn the_first_response_tells_the_properties(rig: &Rig) {
+async fn every_response_tells_the_properties(rig: &Rig) {
     let (topic, subscription) = rig.pair().await;
     let mut stream = Stream::open(rig, first(&subscription)).await.unwrap();
     publish(rig, &topic, 1).await;
@@ -94,6 +108,10 @@ async fn the_first_response_tells_the_properties(rig: &Rig) {
     let properties = response.subscription_properties.unwrap();
     assert!(!properties.exactly_once_delivery_enabled);
     assert!(!properties.message_ordering_enabled);
+    // And so does every other: clients take a missing one for all false.
+    publish(rig, &topic, 1).await;
+    let response = stream.responses.message().await.unwrap().unwrap();
+    assert_eq!(response.subscription_properties, Some(properties));
 }
 
 async fn outstanding_messages_are_bounded(rig: &Rig) {
@@ -248,7 +266,7 @@ async fn two_streams_share_a_subscription(rig: &Rig) {
 
 each_engine! {
     a_stream_gets_what_is_there_and_what_comes,
-    the_first_response_tells_the_properties,
+    every_response_tells_the_properties,
     outstanding_messages_are_bounded,
     outstanding_bytes_are_bounded_but_one_message_always_fits,
     nacks_on_the_stream_bring_messages_back,

@@ -5,8 +5,8 @@ use wire::protobuf::{Duration, FieldMask};
 use wire::pubsub::{
     DeleteSubscriptionRequest, DeleteTopicRequest, ExpirationPolicy, GetSubscriptionRequest,
     GetTopicRequest, ListSubscriptionsRequest, ListTopicSubscriptionsRequest, ListTopicsRequest,
-    ModifyPushConfigRequest, PushConfig, SeekRequest, Subscription, Topic,
-    UpdateSubscriptionRequest, UpdateTopicRequest,
+    ModifyPushConfigRequest, PushConfig, Subscription, Topic, UpdateSubscriptionRequest,
+    UpdateTopicRequest,
 };
 
 use crate::rig::{Rig, each_engine, message, subscription, topic};
@@ -199,8 +199,6 @@ async fn what_is_not_built_says_so(rig: &Rig) {
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("bigquery_config"), "{refused}");
     assert_eq!(shown(rig, &subscription("written")).await.unwrap_err().code(), Code::NotFound);
-    let seek = SeekRequest { subscription: name.clone(), ..SeekRequest::default() };
-    assert_eq!(subscriber.seek(seek).await.unwrap_err().code(), Code::Unimplemented);
     let pull = ModifyPushConfigRequest {
         subscription: name.clone(),
         push_config: Some(PushConfig::default()),

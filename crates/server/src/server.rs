@@ -267,9 +267,19 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
     }
     for subscription in &config.subscriptions {
         let made = broker.create_subscription(subscription.clone()).await;
+        let is_made = made.is_ok();
         unless_there(made, subscription.name.as_str())?;
+        if is_made {
+            warn_about(subscription);
+        }
     }
     Ok(())
+}
+
+fn warn_about(subscription: &domain::Subscription) {
+    for warning in domain::subscription::warnings(None, subscription, 0) {
+        tracing::warn!(subscription = %subscription.name, "{warning}");
+    }
 }
 
 fn unless_there<T>(made: broker::Result<T>, name: &str) -> Result<(), Error> {

@@ -27,7 +27,7 @@
 //! progress                                > cursor, acked above it, backlog
 //! indexed                                 > how many records are known and wait
 //! crash [S]                               leases and consumers are gone, what was journaled stays;
-//!                                         it takes so many seconds
+//!                                         it takes so many seconds, or the clock is set back
 //! ```
 //!
 //! To every reply is added what else a command led to: `exhausted 3 after 5`, attempts to be

@@ -108,6 +108,43 @@ fn exactly_once_accepts_the_current_lease_only() {
 }
 
 #[test]
+fn a_repeated_ack_is_known_for_the_latest_acks_only() {
+    let mut delivery = delivery(true);
+    let consumer = delivery.open_consumer(Flow::default());
+    let leases = lease(&mut delivery, consumer, CONFIRMED_MAX + 1);
+    let (mut effects, end) = (Effects::default(), Offset(5_000_000));
+    for lease in &leases {
+        let acked = delivery.ack(Moment(0), &lease.ack_id, end, &mut effects);
+        assert_eq!(acked, AckOutcome::Settled);
+    }
+    let (first, last) = (id_of(&leases), leases.last().unwrap().ack_id);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
+    assert_eq!(delivery.ack(Moment(0), &last, end, &mut effects), AckOutcome::AlreadySettled);
+}
+
+#[test]
+fn acks_from_before_a_restart_are_kept_up_to_a_bound() {
+    let settings = Settings { ordering: Ordering::Fifo, ..Settings::plain(10 * SECOND) };
+    let identity = Identity { subscription: SubscriptionId(7), epoch: Epoch(3) };
+    let mut delivery = Delivery::new(identity, settings, Progress::default());
+    let (mut effects, end) = (Effects::default(), Offset(5_000_000));
+    let mut ack = |delivery: &mut Delivery, offset| {
+        let id = AckId::new(SubscriptionId(7), Offset(offset), Epoch(2), offset);
+        delivery.ack(Moment(0), &id, end, &mut effects)
+    };
+    let bound = EARLY_ACKS_MAX as u64;
+    for offset in 0..bound {
+        assert_eq!(ack(&mut delivery, offset), AckOutcome::Provisional);
+    }
+    assert_eq!(ack(&mut delivery, bound), AckOutcome::Stale);
+    let consumer = delivery.open_consumer(Flow::default());
+    // A call does not pass over so many records at once.
+    let leases = [lease(&mut delivery, consumer, 1), lease(&mut delivery, consumer, 1)].concat();
+    assert_eq!(id_of(&leases).offset(), Offset(bound));
+    assert_eq!(delivery.progress().cursor(), Offset(bound));
+}
+
+#[test]
 fn leases_are_bounded_and_the_stalled_are_freed_by_any_end() {
     let mut delivery = delivery(false);
     let (greedy, other) =

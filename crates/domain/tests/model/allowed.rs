@@ -86,10 +86,22 @@ impl Naive {
             lane.is_stopped |= !self.is_lost(spot);
             return None;
         }
-        let is_offered = !lane.is_stopped && !lane.is_taken && !self.is_blocked(spot, now);
-        let is_sure = !lane.is_unsure && !self.is_blocked(spot, self.ticked);
+        let is_blocked = self.is_blocked(spot, now);
+        // Whose failures are forgotten may be tried again.
+        let may_go = !is_blocked || !self.is_blocked(&self.as_journaled(spot), now);
+        let is_offered = !lane.is_stopped && !lane.is_taken && may_go;
+        let is_sure = !lane.is_unsure && !is_blocked && !self.is_blocked(spot, self.ticked);
         lane.is_stopped |= spot.ack == Ack::No;
         is_offered.then_some(is_sure)
+    }
+
+    /// The record as it is known once its lane is forgotten and read again.
+    fn as_journaled(&self, spot: &Spot) -> Spot {
+        let mut known = spot.clone();
+        if self.forgets() && spot.lane.is_some() && !spot.is_skipped {
+            known.failed = spot.noted.map_or(0, |attempt| attempt.count);
+        }
+        known
     }
 
     /// Whether the record itself may not go yet.
@@ -204,7 +216,8 @@ impl Naive {
             Before::Unsure => vec![Settled, Provisional],
         };
         if self.has_lease(lease) {
-            return counts;
+            // Before its lane is known again, an ack counts at once.
+            return if self.is_reordering { vec![Settled] } else { counts };
         }
         if spot.ack != Ack::No {
             return vec![Provisional, AlreadySettled, Stale];
@@ -224,8 +237,10 @@ impl Naive {
     fn is_touched(&self, offset: usize) -> bool {
         let lane = self.spots[offset].lane;
         let of_lane = |offset: usize| self.spots[offset].lane == lane;
+        let is_held_up =
+            |spot: &Spot| spot.kind == Kind::Damaged || self.is_blocked(spot, self.ticked);
         self.given.iter().any(|given| given.epoch == self.epoch && of_lane(given.offset))
-            || self.spots.iter().any(|s| s.lane == lane && self.is_blocked(s, self.ticked))
+            || self.spots.iter().any(|spot| spot.lane == lane && is_held_up(spot))
     }
 
     /// How the records before `offset` in its lane stand.

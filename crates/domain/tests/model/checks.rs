@@ -1,7 +1,7 @@
 //! What holds after every step, when everybody rests, and at the end.
 
-use domain::delivery::{Effects, Exhausted};
-use domain::{Offset, ProgressChange};
+use domain::delivery::{Effects, Exhausted, LaneState, LaneView};
+use domain::{Offset, ProgressChange, Timestamp};
 
 use crate::consume::Ask;
 use crate::naive::{Ack, Kind, LANES, Naive};
@@ -83,6 +83,8 @@ impl World {
             assert!(!spot.is_known, "{at} was leased, so it was read");
         }
         (0..LANES).for_each(|lane| self.check_lane(lane));
+        self.check_views();
+        self.check_indexed();
         if self.line.is_quiet() {
             self.check_rest();
         }
@@ -139,6 +141,57 @@ impl World {
         if let Some(offset) = halted.filter(|&offset| self.naive.is_next_in_lane(offset)) {
             assert_eq!(blocked, Some(offset), "{offset} halts lane {name:?}");
         }
+    }
+}
+
+/// What operators see.
+impl World {
+    fn check_views(&self) {
+        let views = self.delivery.lanes(self.now);
+        let since = |view: &LaneView| view.blocked_since.unwrap_or(Timestamp(u64::MAX));
+        assert!(views.is_sorted_by_key(since), "those blocked longest come first: {views:?}");
+        for view in &views {
+            if let Some(next) = view.next {
+                self.check_view(view, usize::try_from(next.0).unwrap());
+            }
+        }
+    }
+
+    /// A lane shows its next record as it is.
+    fn check_view(&self, view: &LaneView, offset: usize) {
+        let spot = &self.naive.spots[offset];
+        assert!(spot.waits() && spot.ack != Ack::Provisional, "{offset} is not next: {spot:?}");
+        if spot.lane.is_some() {
+            assert_eq!(spot.lane.map(Naive::lane_name), Some(view.key.as_str()), "of {offset}");
+        }
+        let noted = spot.noted.map_or(0, |attempt| attempt.count);
+        let is_known = view.attempts == spot.failed || spot.kind == Kind::Damaged;
+        assert!(is_known || (self.naive.forgets() && view.attempts == noted), "{view:?}, {spot:?}");
+        let waiting = self.naive.spots.iter().filter(|s| s.lane == spot.lane && s.waits()).count();
+        assert!((1..=waiting.max(1)).contains(&view.pending), "{view:?}, {waiting} wait");
+        let (is_given_up, is_halted) = (self.naive.is_given_up(spot), self.naive.is_halted(spot));
+        let due = spot.noted.map_or(Timestamp(0), |attempt| attempt.due);
+        let is_right = match view.state {
+            LaneState::Halted => is_halted,
+            LaneState::Exhausted => is_given_up && !is_halted,
+            // It may be over, and nobody has looked since.
+            LaneState::BackingOff => {
+                !is_given_up && view.next_attempt_at == Some(due.max(self.now.wall))
+            }
+            LaneState::Damaged => spot.kind == Kind::Damaged,
+            LaneState::Moving => !is_given_up && due <= self.now.wall,
+        };
+        assert!(is_right, "{view:?} shows {spot:?}");
+    }
+
+    /// Lanes hold no more of the index than half, but the next of each (C5).
+    fn check_indexed(&self) {
+        let naive = &self.naive;
+        let waiting = naive.spots.iter().filter(|spot| spot.waits());
+        let free = waiting.filter(|spot| spot.lane.is_none()).count();
+        let bound = naive.indexed_max / 2 + LANES + free;
+        let indexed = self.delivery.indexed();
+        assert!(naive.settings.exactly_once || indexed <= bound, "{indexed}, at most {bound}");
     }
 }
 

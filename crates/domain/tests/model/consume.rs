@@ -415,23 +415,35 @@ impl World {
         self.finish(effects, Urgency::Ride);
     }
 
-    /// Changes the order. What is leased stays so; whose lane it is in is not known before the
-    /// log is read again, so that is done next, before any lease ends. Where not everything may
-    /// be indexed that cannot be done, and all leases end first.
+    /// Changes the order. What is leased stays so; whose lane it is in is not known before the log
+    /// is read again, so that is done before anything else, but for some leases that end first.
+    /// Where not everything may be read or indexed, all of them do.
     fn reorder(&mut self, settings: Settings) {
         self.pass(Duration::ZERO);
-        if settings.is_paused || self.naive.indexed_max < domain::delivery::INDEXED_MAX {
-            let held: Vec<_> = self.naive.held().map(|(_, held)| held.lease).collect();
-            held.into_iter().for_each(|lease| self.nack(lease));
-        }
-        self.naive.is_reordering = true;
+        let can_read = !settings.is_paused && !self.naive.forgets();
+        let is_change = (settings.ordering, &settings.lane_by)
+            != (self.naive.settings.ordering, &self.naive.settings.lane_by);
+        self.naive.is_reordering = is_change;
         self.update(settings);
-        if self.naive.held().next().is_some() {
+        let held: Vec<_> = self.naive.held().map(|(_, held)| held.lease).collect();
+        for lease in held.into_iter().filter(|lease| !can_read || lease.is_multiple_of(4)) {
+            if lease.is_multiple_of(8) { self.ack(lease) } else { self.nack(lease) }
+        }
+        self.forget_unjournaled();
+        if is_change && self.naive.held().next().is_some() {
             let reader = self.open(Flow::default());
             let ask = Ask { lasts: 20 * TICK, ..Ask::ALL };
             while self.ask(reader, ask) != LeaseStatus::Drained {}
         }
         self.naive.is_reordering = false;
+    }
+
+    /// What came back before it was read again is known only as far as it is journaled.
+    fn forget_unjournaled(&mut self) {
+        let spots = self.naive.spots.iter_mut();
+        for spot in spots.filter(|spot| spot.held.is_none() && !spot.is_known) {
+            spot.failed = spot.noted.map_or(0, |attempt| attempt.count);
+        }
     }
 }
 

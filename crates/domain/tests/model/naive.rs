@@ -287,6 +287,10 @@ impl Naive {
         spot.failed += 1;
         let (count, lane) = (spot.failed, spot.lane);
         self.expect_attempt(now, offset, count);
+        if self.is_reordering {
+            // It comes back in its turn, and only then it is known what it stands before.
+            return self.spots[offset].is_known = false;
+        }
         if lane.is_none() {
             return;
         }
@@ -305,9 +309,8 @@ impl Naive {
         for behind in offset + 1..self.spots.len() {
             if self.spots[behind].lane == lane && !self.spots[behind].settled {
                 self.void(behind);
-                let spot = &mut self.spots[behind];
-                spot.held = None;
-                spot.ack = if spot.ack == Ack::Provisional { Ack::No } else { spot.ack };
+                self.spots[behind].held = None;
+                self.spots[behind].ack = Ack::No;
             }
         }
     }

@@ -92,6 +92,8 @@ pub(crate) struct Plan {
     pub(crate) filter: usize,
     pub(crate) indexed_max: usize,
     pub(crate) read_max: u64,
+    /// How many of the ordering keys there are, so that lanes are short or long.
+    pub(crate) keys: usize,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -101,12 +103,13 @@ impl Plan {
         let filter = if random.percent(50) { 0 } else { random.below(crate::naive::FILTERS.len()) };
         let indexed_max = if random.percent(70) { INDEXED_MAX } else { random.between(8, 40) };
         let read_max = if random.percent(60) { u64::MAX } else { random.between(1, 6) as u64 };
+        let keys = random.between(2, KEYS.len() + 1);
         let mut steps = first_settings(&mut random);
         let kinds = Kinds::new(&mut random);
         while steps.len() < length {
             steps.push(kinds.step(&mut random));
         }
-        Self { filter, indexed_max, read_max, steps }
+        Self { filter, indexed_max, read_max, keys, steps }
     }
 }
 
@@ -239,7 +242,7 @@ fn any_order(random: &mut Random) -> Step {
 }
 
 fn any_exactly_once(random: &mut Random) -> Step {
-    Step::SetExactlyOnce(random.percent(50))
+    Step::SetExactlyOnce(random.percent(35))
 }
 
 fn any_retry(random: &mut Random) -> Step {

@@ -35,6 +35,8 @@ pub(crate) struct World {
     pub(crate) line: Line,
     /// Exhausted records whose owner was told.
     pub(crate) reported: BTreeSet<usize>,
+    /// How many ordering keys there are.
+    keys: usize,
     journal: Journal,
     snapshots: Vec<(Progress, Saved)>,
 }
@@ -91,6 +93,7 @@ impl World {
             ids: Vec::new(),
             line: Line::default(),
             reported: BTreeSet::new(),
+            keys: plan.keys,
             journal,
             snapshots: Vec::new(),
         };
@@ -203,6 +206,7 @@ impl World {
         bytes: usize,
         addressee: Option<SubscriptionId>,
     ) {
+        let key = key % self.keys;
         let mut attributes = Attributes::from([("colour".to_owned(), COLOURS[colour].to_owned())]);
         if value > 0 {
             attributes.insert("kind".to_owned(), KINDS[value].to_owned());

@@ -395,8 +395,10 @@ impl Stage {
         let identity = Identity { subscription: THIS, epoch: self.epoch };
         self.delivery = Delivery::new(identity, self.settings.clone(), progress);
         self.consumers.clear();
-        if !words.is_empty() {
-            self.now.wall = self.now.wall.plus(words.seconds(0));
+        match words.0.strip_prefix('-') {
+            Some(back) => self.now.wall = self.now.wall.minus(seconds(back)),
+            None if words.is_empty() => {}
+            None => self.now.wall = self.now.wall.plus(words.seconds(0)),
         }
         self.now.moment = Moment(1_000);
         String::new()

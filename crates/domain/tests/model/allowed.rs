@@ -4,7 +4,8 @@ use domain::delivery::{AckOutcome, INDEXED_MAX};
 use domain::policy::Poison;
 use domain::{Moment, Timestamp};
 
-use crate::naive::{Ack, Kind, LANES, Naive, Spot};
+use crate::naive::{LANES, Naive};
+use crate::spot::{Ack, Kind, Spot};
 
 /// A record that may be given to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,23 +84,24 @@ impl Naive {
         }
         if spot.kind == Kind::Damaged {
             lane.is_unsure = true;
-            lane.is_stopped |= !self.is_lost(spot);
+            lane.is_stopped |= !self.is_lost(spot) && spot.ack == Ack::No;
             return None;
         }
         let is_blocked = self.is_blocked(spot, now);
         // Whose failures are forgotten may be tried again.
-        let may_go = !is_blocked || !self.is_blocked(&self.as_journaled(spot), now);
+        let noted = spot.noted.map_or(0, |attempt| attempt.count);
+        let may_go = !is_blocked || !self.is_blocked(&self.as_known(spot, noted), now);
         let is_offered = !lane.is_stopped && !lane.is_taken && may_go;
         let is_sure = !lane.is_unsure && !is_blocked && !self.is_blocked(spot, self.ticked);
         lane.is_stopped |= spot.ack == Ack::No;
         is_offered.then_some(is_sure)
     }
 
-    /// The record as it is known once its lane is forgotten and read again.
-    fn as_journaled(&self, spot: &Spot) -> Spot {
+    /// The record as it is known if its lane was forgotten and read again, with so many failures.
+    pub(crate) fn as_known(&self, spot: &Spot, failed: u32) -> Spot {
         let mut known = spot.clone();
         if self.forgets() && spot.lane.is_some() && !spot.is_skipped {
-            known.failed = spot.noted.map_or(0, |attempt| attempt.count);
+            known.failed = failed;
         }
         known
     }
@@ -140,9 +142,8 @@ impl Naive {
             return false;
         }
         let waiting = || self.spots.iter().filter(|spot| spot.waits());
-        // With exactly-once what fails in a lane may stand before what is leased, and is not
-        // forgotten then.
-        let is_kept = |spot: &&Spot| spot.lane.is_none() || self.settings.exactly_once;
+        // What failed before something that is leased is not forgotten.
+        let is_kept = |spot: &&Spot| spot.lane.is_none() || self.was_exactly_once;
         let failures = waiting().filter(is_kept).filter(|spot| spot.failed > 0).count();
         let lanes = (0..LANES).filter(|&lane| waiting().any(|spot| spot.lane == Some(lane)));
         failures + lanes.count() + self.indexed_max / 2 >= self.indexed_max
@@ -233,14 +234,26 @@ impl Naive {
         outcomes
     }
 
-    /// Whether the lane of `offset` was delivered again, or is held up, since the last restart.
+    /// Whether the lane of `offset` was delivered again, or was held up, since the last restart.
     fn is_touched(&self, offset: usize) -> bool {
         let lane = self.spots[offset].lane;
         let of_lane = |offset: usize| self.spots[offset].lane == lane;
-        let is_held_up =
-            |spot: &Spot| spot.kind == Kind::Damaged || self.is_blocked(spot, self.ticked);
         self.given.iter().any(|given| given.epoch == self.epoch && of_lane(given.offset))
-            || self.spots.iter().any(|spot| spot.lane == lane && is_held_up(spot))
+            || lane.is_some_and(|lane| self.held_up[lane])
+    }
+
+    /// Notes which lanes are held up.
+    pub(crate) fn note_held_up(&mut self) {
+        for offset in 0..self.spots.len() {
+            let spot = &self.spots[offset];
+            let is_held_up = spot.kind == Kind::Damaged || self.is_blocked(spot, self.ticked);
+            if let Some(lane) = spot.lane
+                && is_held_up
+                && !spot.settled
+            {
+                self.held_up[lane] = true;
+            }
+        }
     }
 
     /// How the records before `offset` in its lane stand.

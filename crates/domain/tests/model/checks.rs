@@ -3,9 +3,10 @@
 use domain::delivery::{Effects, Exhausted, LaneState, LaneView};
 use domain::{Offset, ProgressChange, Timestamp};
 
-use crate::consume::Ask;
-use crate::naive::{Ack, Kind, LANES, Naive};
+use crate::lease::Ask;
+use crate::naive::{LANES, Naive};
 use crate::run::tell;
+use crate::spot::{Ack, Kind};
 use crate::world::{TICK, Urgency, World};
 
 impl World {
@@ -169,6 +170,7 @@ impl World {
         assert!(is_known || (self.naive.forgets() && view.attempts == noted), "{view:?}, {spot:?}");
         let waiting = self.naive.spots.iter().filter(|s| s.lane == spot.lane && s.waits()).count();
         assert!((1..=waiting.max(1)).contains(&view.pending), "{view:?}, {waiting} wait");
+        let spot = &self.naive.as_known(spot, view.attempts);
         let (is_given_up, is_halted) = (self.naive.is_given_up(spot), self.naive.is_halted(spot));
         let due = spot.noted.map_or(Timestamp(0), |attempt| attempt.due);
         let is_right = match view.state {
@@ -191,7 +193,7 @@ impl World {
         let free = waiting.filter(|spot| spot.lane.is_none()).count();
         let bound = naive.indexed_max / 2 + LANES + free;
         let indexed = self.delivery.indexed();
-        assert!(naive.settings.exactly_once || indexed <= bound, "{indexed}, at most {bound}");
+        assert!(naive.was_exactly_once || indexed <= bound, "{indexed}, at most {bound}");
     }
 }
 
@@ -233,7 +235,9 @@ impl World {
         let is_due_later = |offset: &usize| {
             let spot = &self.naive.spots[*offset];
             let waits = spot.waits() && spot.is_known && spot.ack == Ack::No;
-            let is_next = spot.lane.is_none() || self.naive.is_next_in_lane(*offset);
+            // A lane that is forgotten is looked at when its consumer asks.
+            let is_indexed = !self.naive.forgets() && self.naive.is_next_in_lane(*offset);
+            let is_next = spot.lane.is_none() || is_indexed;
             let is_later = spot.noted.is_some_and(|attempt| attempt.due > self.now.wall);
             waits && is_next && is_later && !self.naive.is_given_up(spot)
         };

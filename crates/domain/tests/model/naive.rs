@@ -3,21 +3,19 @@
 //! It knows what the rules say and nothing of how they are kept. Where they leave a choice it
 //! says what is allowed (`allowed.rs`), and follows what was chosen.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::delivery::{AckId, Flow, Ordering, Settings};
 use domain::progress::Attempt;
 use domain::{Moment, Now, Offset, Progress, SubscriptionId, Timestamp};
 
+use crate::spot::{Ack, Attributes, Given, Held, Kind, Spot};
 use crate::steps::{KEYS, KINDS};
 
 pub(crate) const THIS: SubscriptionId = SubscriptionId(1);
 
 /// FIFO's one lane, the keys and the kinds.
 pub(crate) const LANES: usize = 1 + KEYS.len() + KINDS.len();
-
-pub(crate) type Attributes = BTreeMap<String, String>;
 
 /// What a filter means.
 pub(crate) type Wants = fn(&Attributes) -> bool;
@@ -31,121 +29,6 @@ pub(crate) const FILTERS: [(&str, Wants); 4] = [
         a.contains_key("kind") || a.get("colour").is_some_and(|c| c.starts_with("gr"))
     }),
 ];
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
-    Record,
-    Gap,
-    Damaged,
-}
-
-/// Whether a record that is not settled was acked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Ack {
-    No,
-    /// It settles when all before it in its lane do.
-    Provisional,
-    /// The same, with an id of an earlier epoch, and perhaps before the record was read again.
-    Early,
-    /// As `Early`, but one before it in its lane came back since: it may come back too.
-    Loose,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Held {
-    /// The number of the lease in `Naive::given`.
-    pub(crate) lease: usize,
-    pub(crate) consumer: usize,
-    pub(crate) deadline: Moment,
-}
-
-/// One offset.
-#[derive(Clone, Debug)]
-pub(crate) struct Spot {
-    pub(crate) kind: Kind,
-    pub(crate) key: usize,
-    pub(crate) attributes: Attributes,
-    pub(crate) bytes: u64,
-    pub(crate) published: Timestamp,
-    pub(crate) addressee: Option<SubscriptionId>,
-    /// By the settings now.
-    pub(crate) lane: Option<usize>,
-    pub(crate) settled: bool,
-    pub(crate) ack: Ack,
-    pub(crate) held: Option<Held>,
-    /// Deliveries that failed, as far as they are remembered.
-    pub(crate) failed: u32,
-    /// What is journaled of them.
-    pub(crate) noted: Option<Attempt>,
-    /// It may be tried once more although it is exhausted.
-    pub(crate) is_spared: bool,
-    /// An operator gave it up.
-    pub(crate) is_skipped: bool,
-    /// It was leased since the last restart, seek or change of order, so that it surely was read.
-    pub(crate) is_known: bool,
-}
-
-impl Spot {
-    pub(crate) fn new(
-        kind: Kind,
-        key: usize,
-        attributes: Attributes,
-        published: Timestamp,
-    ) -> Self {
-        Self {
-            kind,
-            key,
-            attributes,
-            bytes: 0,
-            published,
-            addressee: None,
-            lane: None,
-            settled: false,
-            ack: Ack::No,
-            held: None,
-            failed: 0,
-            noted: None,
-            is_spared: false,
-            is_skipped: false,
-            is_known: false,
-        }
-    }
-
-    /// Neither settled nor out: it waits, for whatever it is.
-    pub(crate) fn waits(&self) -> bool {
-        !self.settled && self.held.is_none() && self.kind != Kind::Gap
-    }
-
-    /// Nothing is remembered but what is journaled.
-    fn forget(&mut self) {
-        self.ack = Ack::No;
-        self.held = None;
-        self.forget_tries();
-    }
-
-    fn forget_tries(&mut self) {
-        self.failed = self.noted.map_or(0, |attempt| attempt.count);
-        self.is_spared = false;
-        self.is_skipped = false;
-        self.is_known = false;
-    }
-}
-
-/// An ack id that was given out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
-    pub(crate) id: AckId,
-    pub(crate) offset: usize,
-    pub(crate) epoch: u64,
-    /// How often the order had changed by then.
-    pub(crate) regime: u32,
-    /// A seek came after it.
-    pub(crate) is_void: bool,
-    /// Its record came back since. In a lane that makes it void, as long as anybody remembers.
-    pub(crate) has_come_back: bool,
-    /// It settled its record with exactly-once.
-    pub(crate) is_confirmed: bool,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
@@ -176,6 +59,10 @@ pub(crate) struct Naive {
     /// Lanes that several consumers hold, from before the order changed: they are nobody's until
     /// all those leases have ended.
     pub(crate) shared: [bool; LANES],
+    /// Lanes that were held up since the last restart, by whatever: they were read, perhaps.
+    pub(crate) held_up: [bool; LANES],
+    /// Exactly-once was on: what failed then may stand between what is leased.
+    pub(crate) was_exactly_once: bool,
     pub(crate) retained_since: Timestamp,
     pub(crate) indexed_max: usize,
     /// The wall clock when deadlines were last looked at.
@@ -341,6 +228,7 @@ impl Naive {
     pub(crate) fn change(&mut self, settings: Settings) -> bool {
         let is_reordered = (settings.ordering, &settings.lane_by)
             != (self.settings.ordering, &self.settings.lane_by);
+        self.was_exactly_once |= settings.exactly_once;
         self.settings = settings;
         if is_reordered {
             self.regime += 1;
@@ -393,6 +281,7 @@ impl Naive {
             spot.forget();
         }
         self.read_anew();
+        self.held_up = [false; LANES];
         self.seats.iter_mut().for_each(|seat| seat.is_open = false);
         self.epoch += 1;
         self.ticked = now.wall;
@@ -427,6 +316,7 @@ impl Naive {
     /// `progress` may not know more as settled than the rules allow, and not less.
     pub(crate) fn follow(&mut self, progress: &Progress) {
         self.note_shared();
+        self.note_held_up();
         // Of each lane: all before are settled, and whether that is sure.
         let mut fronts = [Front::Clear; LANES];
         for offset in 0..self.spots.len() {
@@ -434,9 +324,10 @@ impl Naive {
             let spot = &self.spots[offset];
             let front = spot.lane.map_or(Front::Clear, |lane| fronts[lane]);
             let must = spot.settled || (spot.ack == Ack::Provisional && front == Front::Clear);
+            let has_no_front = front != Front::Blocked || self.is_reordering || self.is_lost(spot);
             let may = must
                 || (self.is_unwanted(spot) && spot.held.is_none())
-                || (spot.ack != Ack::No && (front != Front::Blocked || self.is_reordering));
+                || (spot.ack != Ack::No && has_no_front);
             assert!(is_acked || !must, "{offset} must be settled: {spot:?}");
             assert!(!is_acked || may, "{offset} must not be settled: {spot:?}");
             if is_acked && !spot.settled {

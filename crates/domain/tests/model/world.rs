@@ -13,8 +13,9 @@ use domain::{
 
 use crate::line::Line;
 use crate::log::{Log, Place};
-use crate::naive::{Attributes, FILTERS, Kind, LANES, Naive, Saved, Seat, Spot, THIS};
+use crate::naive::{FILTERS, LANES, Naive, Saved, Seat, THIS};
 use crate::run::tell;
+use crate::spot::{Attributes, Kind, Spot};
 use crate::steps::{COLOURS, KEYS, KINDS, Plan, Step};
 
 /// Deadlines are exact to the tick of the wheel, so times are whole ticks here.
@@ -74,6 +75,8 @@ impl World {
             regime: 0,
             is_reordering: false,
             shared: [false; LANES],
+            held_up: [false; LANES],
+            was_exactly_once: false,
             retained_since: Timestamp(0),
             indexed_max: plan.indexed_max,
             ticked: START,

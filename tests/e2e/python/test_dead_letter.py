@@ -4,6 +4,7 @@ import datetime
 
 import pytest
 
+import program
 from rest import Rest
 from statuses import refused
 from streams import opened
@@ -157,7 +158,7 @@ def test_a_crash_while_forwarding_loses_and_doubles_nothing(own_server, connect,
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["never made", "deleted"])
 def test_a_missing_dead_letter_topic_keeps_the_message_and_says_so(own_server, connect, deleted):
-    clients = connect()
+    clients, rest = connect(), Rest(own_server)
     dead = clients.topic_name()
     if deleted:
         clients.publisher.create_topic(request={"name": dead})
@@ -169,11 +170,16 @@ def test_a_missing_dead_letter_topic_keeps_the_message_and_says_so(own_server, c
     until(lambda: dead in own_server.log.read_text())
     line = next(line for line in own_server.log.read_text().splitlines() if dead in line)
     assert "ERROR" in line and name in line, line
+    (warning,) = rest.ok("GET", f"/v1/{name}")["warnings"]
+    assert dead in warning
+    told = program.run("subscription", "describe", name, "--server", own_server.url)
+    assert dead in next(line for line in told.stdout.splitlines() if line.startswith("Warning"))
     clients.publisher.create_topic(request={"name": dead})
     letters = clients.subscription(dead)
     clients.nack(name, clients.pull_exactly(name, 1))
     assert data(clients.pull_exactly(letters, 1)) == [b"bad"]
     assert clients.pull_now(name) == []
+    assert "warnings" not in rest.ok("GET", f"/v1/{name}")
 
 
 def test_dead_letters_are_kept_though_nobody_subscribes(own_server, connect):

@@ -77,6 +77,10 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
             line(&mut text, what, &format!("{}{meaning}", plain(value)));
         }
     }
+    let warnings = subscription.get("warnings").and_then(Value::as_array);
+    for warning in warnings.into_iter().flatten() {
+        line(&mut text, "Warning", &plain(warning));
+    }
     text
 }
 
@@ -111,6 +115,7 @@ mod tests {
                 "deadLetterTopic": "projects/p/topics/dead", "maxDeliveryAttempts": 5,
             },
             "postrider": {"start": {"offset": "7"}, "fifo": true},
+            "warnings": ["first", "second"],
         });
         let cursor = json!({"offset": 6, "updated_at": 1, "ackedAbove": 2});
         let text = describe(&subscription, &cursor);
@@ -123,6 +128,7 @@ mod tests {
             "Labels           team=shop\n",
             "Start            offset=7\n",
             "Cursor           6 (all up to this offset is acked)\n",
+            "Warning          first\nWarning          second\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -182,25 +182,28 @@ fn start_time(value: &Value) -> Option<Start> {
     Some(Start::Time(Timestamp(micros)))
 }
 
-/// A subscription as REST shows it: Google's fields, and ours as they are in force.
+/// A subscription as REST shows it: Google's fields, ours as they are in force, and what goes
+/// wrong with it now.
 pub(super) fn show(subscription: &broker::Subscription) -> Result<Value> {
+    show_with(subscription, Vec::new())
+}
+
+/// The same, with what its owner should know about the settings it was just given.
+pub(super) fn show_warned(warned: &Warned) -> Result<Value> {
+    show_with(&warned.subscription, warned.warnings.clone())
+}
+
+fn show_with(subscription: &broker::Subscription, mut warnings: Vec<String>) -> Result<Value> {
     let internal = |error: serde_json::Error| Refusal::new(Code::Internal, error.to_string());
     let mut shown = serde_json::to_value(subscription_to_wire(subscription)).map_err(internal)?;
     let settings = subscription.settings();
+    warnings.extend(subscription.dead_letter_error());
     if let Value::Object(fields) = &mut shown {
         fields.insert("postrider".to_owned(), show_ours(&settings));
         fields.insert("fifo_mode".to_owned(), Value::Bool(settings.fifo));
-    }
-    Ok(shown)
-}
-
-/// The same, with what its owner should know about it if there is anything.
-pub(super) fn show_warned(warned: &Warned) -> Result<Value> {
-    let mut shown = show(&warned.subscription)?;
-    if let Value::Object(fields) = &mut shown
-        && !warned.warnings.is_empty()
-    {
-        fields.insert("warnings".to_owned(), json!(warned.warnings));
+        if !warnings.is_empty() {
+            fields.insert("warnings".to_owned(), json!(warnings));
+        }
     }
     Ok(shown)
 }

@@ -163,6 +163,17 @@ fn unknown_variables_are_a_warning_and_wrong_ones_an_error() {
 }
 
 #[test]
+fn dead_letters_are_kept_between_ten_minutes_and_a_year() {
+    for good in ["10m", "14d", "366d"] {
+        assert!(load_file(&format!("[dead_letter]\nretention = \"{good}\"\n")).is_ok(), "{good}");
+    }
+    for bad in ["9m", "367d", "0s"] {
+        let error = problem(&format!("[dead_letter]\nretention = \"{bad}\"\n"));
+        assert!(error.contains("dead_letter.retention"), "{error}");
+    }
+}
+
+#[test]
 fn addresses_others_can_reach_need_insecure() {
     for reachable in ["0.0.0.0:8085", "192.168.0.1:8085", "[::]:8085"] {
         let error = problem(&format!("listen = \"{reachable}\"\n"));

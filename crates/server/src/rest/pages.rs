@@ -14,6 +14,7 @@ Postrider: a Pub/Sub server. It speaks Google Pub/Sub v1 here, over gRPC and as 
 Client libraries:   export PUBSUB_EMULATOR_HOST=<this address>
 Topics by hand:     GET /v1/projects/{project}/topics
 A saved cursor:     GET /v1/projects/{project}/subscriptions/{subscription}/cursor
+Lanes that wait:    GET /v1/projects/{project}/subscriptions/{subscription}/lanes?state=blocked
 Is it up:           GET /healthz (the process), GET /readyz (takes calls)
 ";
 

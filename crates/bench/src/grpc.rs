@@ -122,6 +122,11 @@ impl Sender {
     pub(crate) fn send(&mut self, request: Bytes) -> Result<()> {
         Ok(self.body.send_data(request, false)?)
     }
+
+    /// Says that nothing more comes.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        Ok(self.body.send_data(Bytes::new(), true)?)
+    }
 }
 
 /// The receiving half of a stream.

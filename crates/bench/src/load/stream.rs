@@ -82,6 +82,17 @@ impl Subscriber {
         Ok(Received { messages: seen.count, again, end: clock::now() })
     }
 
+    /// Ends the stream and waits until the server has ended it too: then it has every ack. A
+    /// stream that is dropped may leave some behind, and their ordering keys wait for them.
+    pub(crate) async fn close(mut self) -> Result<()> {
+        self.sender.end()?;
+        let end = async {
+            while self.receiver.next().await?.is_some() {}
+            Ok(())
+        };
+        timeout(SILENCE_MAX, end).await.context("the stream did not end")?
+    }
+
     /// The next messages of the stream.
     pub(crate) async fn next(&mut self) -> Result<Delivered> {
         let next = timeout(SILENCE_MAX, self.receiver.next()).await;

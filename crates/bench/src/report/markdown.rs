@@ -94,7 +94,7 @@ fn settings(plan: &Plan) -> String {
         ("drain/N", "a backlog of N messages streamed and acked".to_owned()),
         ("pull/MxN", "N callers that pull up to M messages and ack them".to_owned()),
         (
-            "growth, subscriptions, order, filter, blocked",
+            "growth, subscriptions, order, filter, blocked, behind",
             format!("each beside the first of its kind; median of {pairs} pairs that take turns"),
         ),
         (
@@ -110,8 +110,10 @@ fn settings(plan: &Plan) -> String {
                 .to_owned(),
         ),
         (
-            "blocked/N-keys, blocked/N-behind-one-key",
-            "as order/N-keys, while other keys wait for their backoff of 10 minutes".to_owned(),
+            "blocked/N-keys, behind/N",
+            "as order/N-keys, while N other keys, or one with N messages behind it, wait for a backoff \
+             of 10 minutes"
+                .to_owned(),
         ),
     ];
     let rows: Vec<_> = rows.into_iter().map(|(name, text)| vec![name.to_owned(), text]).collect();

@@ -12,6 +12,7 @@ use wire::pubsub::{ModifyAckDeadlineRequest, PullRequest, RetryPolicy, SeekReque
 use super::Selection;
 use super::comparison::rows;
 use super::delivery::{self, STREAM_BATCH, STREAM_IN_FLIGHT};
+use super::rate::Done;
 use crate::clock;
 use crate::lean::{self, Attribute, Delivered, Outgoing};
 use crate::load::{self, Goal, Publisher, Subscriber, Wanted};
@@ -125,6 +126,7 @@ async fn filter(workshop: &Workshop, selection: &Selection, report: &mut Report)
             let messages = plan.backlog / u64::from(one_in);
             let received = subscriber.receive(&Wanted { messages, lead: None }).await?;
             rates[index].push(clock::rate(plan.backlog, received.end - start));
+            subscriber.close().await?;
         }
     }
     report.comparisons.extend(rows(&names, &rates));
@@ -181,7 +183,7 @@ async fn started(workshop: &Workshop, subscription: &Subscription) -> Result<Opt
     let calls = workshop.plan.warm_up.div_ceil(u64::from(STREAM_BATCH));
     let publishers = publishers(&target, keyed(&workshop.plan))?;
     if subscription.filter.is_empty() {
-        delivery::stream(&target, &workshop.plan, publishers, calls).await?;
+        stream(&target, &workshop.plan, publishers, calls).await?;
     }
     Ok(Some(target))
 }
@@ -253,6 +255,17 @@ async fn give_back(target: &Target, messages: u64) -> Result<()> {
     Ok(())
 }
 
+async fn stream(
+    target: &Target,
+    plan: &Plan,
+    publishers: Vec<Publisher>,
+    calls: u64,
+) -> Result<Done> {
+    let (done, subscriber) = delivery::stream(target, plan, publishers, calls).await?;
+    subscriber.close().await?;
+    Ok(done)
+}
+
 /// Rates of each target end to end, pair by pair.
 async fn take_turns(plan: &Plan, targets: &[Target]) -> Result<Vec<Vec<f64>>> {
     let calls = plan.pair_messages.div_ceil(u64::from(STREAM_BATCH));
@@ -260,7 +273,7 @@ async fn take_turns(plan: &Plan, targets: &[Target]) -> Result<Vec<Vec<f64>>> {
     for _ in 0..plan.pairs {
         for (index, target) in targets.iter().enumerate() {
             let publishers = publishers(target, keyed(plan))?;
-            let done = delivery::stream(target, plan, publishers, calls).await?;
+            let done = stream(target, plan, publishers, calls).await?;
             target.settle().await?;
             rates[index].push(clock::rate(done.messages, done.elapsed));
         }

@@ -62,7 +62,7 @@ impl EndToEnd<'_> {
 
     async fn stream(&self, target: &Target, calls: u64) -> Result<Done> {
         let publishers = target.publishers(&self.request(), STREAM_IN_FLIGHT)?;
-        stream(target, self.plan, publishers, calls).await
+        Ok(stream(target, self.plan, publishers, calls).await?.0)
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn stream(
     plan: &Plan,
     publishers: Vec<Publisher>,
     calls: u64,
-) -> Result<Done> {
+) -> Result<(Done, Subscriber)> {
     let lead = usize::try_from(plan.stream_lead)?;
     let lead = Arc::new(Semaphore::new(lead));
     let mut subscriber = Subscriber::open(&target.channel, SUBSCRIPTION).await?;
@@ -85,7 +85,7 @@ pub(super) async fn stream(
     let publishing = load::run(publishers, Goal::calls(calls, ROUND_TIME_MAX));
     let (_, received) = tokio::try_join!(publishing, subscriber.receive(&wanted))?;
     ensure!(received.again == 0, "{} messages came again", received.again);
-    Ok(Done { messages: received.messages, elapsed: received.end - start })
+    Ok((Done { messages: received.messages, elapsed: received.end - start }, subscriber))
 }
 
 impl Work for EndToEnd<'_> {

@@ -51,7 +51,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Seeds that have found something.
-const KEPT: [u64; 7] = [4_679, 11_031, 13_350, 19_083, 24_989, 104_229, 117_207];
+const KEPT: [u64; 1] = [2_152];
 
 #[test]
 fn delivery_keeps_what_the_naive_model_promises() {

@@ -56,7 +56,8 @@ impl Naive {
             }
         }
         let may_stall = self.may_stall();
-        for (offset, spot) in self.spots.iter().enumerate().filter(|(_, spot)| spot.waits()) {
+        let unsettled = |(_, spot): &(usize, &Spot)| spot.is_unsettled();
+        for (offset, spot) in self.spots.iter().enumerate().filter(unsettled) {
             let mut free = LaneScan::default();
             let lane = spot.lane.map_or(&mut free, |lane| &mut lanes[lane]);
             if let Some(is_sure) = self.offer(spot, now, lane) {
@@ -127,7 +128,7 @@ impl Naive {
     pub(crate) fn is_next_in_lane(&self, offset: usize) -> bool {
         let lane = self.spots[offset].lane;
         let mut before = self.spots.iter().take(offset).filter(|spot| spot.lane == lane);
-        lane.is_some() && !before.any(|spot| spot.waits() && spot.ack != Ack::Provisional)
+        lane.is_some() && !before.any(|spot| spot.is_unsettled() && spot.ack != Ack::Provisional)
     }
 
     /// Whether the index is so small that lanes are forgotten and read again: what a record there
@@ -261,7 +262,7 @@ impl Naive {
         let lane = self.spots[offset].lane;
         let before = self.spots.iter().take(offset).filter(|spot| spot.lane == lane);
         let mut outcome = Before::Settled;
-        for spot in before.filter(|spot| !spot.settled && spot.kind != Kind::Gap) {
+        for spot in before.filter(|spot| !spot.settled) {
             let is_unsure = self.is_unwanted(spot) || self.is_lost(spot) || spot.ack == Ack::Loose;
             if spot.held.is_some() || !is_unsure {
                 return Before::Unsettled;

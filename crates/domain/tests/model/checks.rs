@@ -62,7 +62,7 @@ impl World {
         let offset = usize::try_from(exhausted.offset.0).unwrap();
         let spot = &self.naive.spots[offset];
         let is_given_up = self.naive.is_given_up(spot) && !self.naive.is_halted(spot);
-        assert!(is_given_up && spot.waits(), "{offset} is not exhausted: {spot:?}");
+        assert!(is_given_up && spot.is_unsettled(), "{offset} is not exhausted: {spot:?}");
         assert_eq!(exhausted.attempts, spot.failed, "attempts of {offset}");
         self.reported.insert(offset);
     }
@@ -107,7 +107,7 @@ impl World {
         if is_exhausted {
             assert!(self.reported.contains(&offset), "nobody was told that {offset} is exhausted");
             let is_given_up = self.naive.is_given_up(spot) && !self.naive.is_halted(spot);
-            assert!(is_given_up && spot.waits(), "{offset} is not exhausted: {spot:?}");
+            assert!(is_given_up && spot.is_unsettled(), "{offset} is not exhausted: {spot:?}");
         }
         let is_due = spot.waits()
             && spot.is_known
@@ -128,7 +128,8 @@ impl World {
             && self.naive.spots[offset].lane == Some(lane)
         {
             let spot = &self.naive.spots[offset];
-            assert!(spot.waits() && spot.ack != Ack::Provisional, "{offset} is blocked: {spot:?}");
+            let is_next = spot.is_unsettled() && spot.ack != Ack::Provisional;
+            assert!(is_next, "{offset} is blocked: {spot:?}");
         }
         let is_halted = |&offset: &usize| {
             let spot = &self.naive.spots[offset];
@@ -161,16 +162,18 @@ impl World {
     /// A lane shows its next record as it is.
     fn check_view(&self, view: &LaneView, offset: usize) {
         let spot = &self.naive.spots[offset];
-        assert!(spot.waits() && spot.ack != Ack::Provisional, "{offset} is not next: {spot:?}");
+        let is_next = spot.is_unsettled() && spot.ack != Ack::Provisional;
+        assert!(is_next, "{offset} is not next: {spot:?}");
         if spot.lane.is_some() {
             assert_eq!(spot.lane.map(Naive::lane_name), Some(view.key.as_str()), "of {offset}");
         }
         let noted = spot.noted.map_or(0, |attempt| attempt.count);
         let is_known = view.attempts == spot.failed || spot.kind == Kind::Damaged;
         assert!(is_known || (self.naive.forgets() && view.attempts == noted), "{view:?}, {spot:?}");
-        let waiting = self.naive.spots.iter().filter(|s| s.lane == spot.lane && s.waits()).count();
+        let of_lane = self.naive.spots.iter().filter(|other| other.lane == spot.lane);
+        let waiting = of_lane.filter(|other| other.is_unsettled()).count();
         assert!((1..=waiting.max(1)).contains(&view.pending), "{view:?}, {waiting} wait");
-        let spot = &self.naive.as_known(spot, view.attempts);
+        let spot = &self.naive.as_known(spot, view.attempts.max(noted));
         let (is_given_up, is_halted) = (self.naive.is_given_up(spot), self.naive.is_halted(spot));
         let due = spot.noted.map_or(Timestamp(0), |attempt| attempt.due);
         let is_right = match view.state {
@@ -234,7 +237,8 @@ impl World {
     fn check_backoffs(&self) {
         let is_due_later = |offset: &usize| {
             let spot = &self.naive.spots[*offset];
-            let waits = spot.waits() && spot.is_known && spot.ack == Ack::No;
+            let is_readable = spot.is_known && spot.kind == Kind::Record;
+            let waits = spot.waits() && is_readable && spot.ack == Ack::No;
             // A lane that is forgotten is looked at when its consumer asks.
             let is_indexed = !self.naive.forgets() && self.naive.is_next_in_lane(*offset);
             let is_next = spot.lane.is_none() || is_indexed;

@@ -26,6 +26,14 @@ impl World {
                     self.release(usize::try_from(offset.0).unwrap());
                 }
             }
+            Step::SkipUnread(place) => {
+                let unread = self.delivery.attempts_unread();
+                if !unread.is_empty() {
+                    let offset = usize::try_from(unread[place % unread.len()].0.0).unwrap();
+                    self.skip(offset);
+                    self.forward(offset);
+                }
+            }
             ref setting => self.change(setting),
         }
     }

@@ -8,7 +8,7 @@ use crate::steps::{Plan, Step};
 use crate::world::World;
 
 /// Steps of one run.
-pub(crate) const STEPS: usize = 200;
+pub(crate) const STEPS: usize = 400;
 
 /// Most runs spent on making a failing one shorter.
 const SHORTENING_RUNS_MAX: usize = 3_000;
@@ -82,20 +82,27 @@ fn listen() {
     });
 }
 
-/// Leaves out steps as long as what is left fails at the same place.
+/// Leaves out steps, and publishes less, as long as what is left fails at the same place.
 fn shortened(plan: &Plan, place: &str) -> Plan {
     let mut short = plan.clone();
     let mut runs = 0;
+    let mut keep_if_it_fails = |short: &mut Plan, steps: Vec<Step>| {
+        runs += 1;
+        let candidate = Plan { steps, ..short.clone() };
+        let fails = runs <= SHORTENING_RUNS_MAX
+            && run(&candidate).is_err_and(|failure| failure.place == place);
+        if fails {
+            *short = candidate;
+        }
+        fails
+    };
     let mut chunk = short.steps.len() / 2;
     while chunk > 0 {
         let mut at = 0;
         let mut is_shorter = false;
-        while at < short.steps.len() && runs < SHORTENING_RUNS_MAX {
+        while at < short.steps.len() {
             let kept = without(&short.steps, at, chunk);
-            let candidate = Plan { steps: kept, ..short.clone() };
-            runs += 1;
-            if run(&candidate).is_err_and(|failure| failure.place == place) {
-                short = candidate;
+            if keep_if_it_fails(&mut short, kept) {
                 is_shorter = true;
             } else {
                 at += chunk;
@@ -103,6 +110,13 @@ fn shortened(plan: &Plan, place: &str) -> Plan {
         }
         if !is_shorter || chunk > 1 {
             chunk /= 2;
+        }
+    }
+    for at in 0..short.steps.len() {
+        let mut steps = short.steps.clone();
+        if let Step::Publish { count, .. } = &mut steps[at] {
+            *count = 1;
+            keep_if_it_fails(&mut short, steps);
         }
     }
     short

@@ -87,9 +87,14 @@ impl Spot {
         }
     }
 
+    /// Neither settled nor out, though it may be gone.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !self.settled && self.held.is_none()
+    }
+
     /// Neither settled nor out: it waits, for whatever it is.
     pub(crate) fn waits(&self) -> bool {
-        !self.settled && self.held.is_none() && self.kind != Kind::Gap
+        self.is_unsettled() && self.kind != Kind::Gap
     }
 
     /// Nothing is remembered but what is journaled.

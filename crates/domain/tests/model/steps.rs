@@ -69,6 +69,8 @@ pub(crate) enum Step {
     Release(usize),
     Skip(usize),
     ReleaseUnread(usize),
+    /// Given up before it was read again, and forwarded.
+    SkipUnread(usize),
     SetOrder(Ordering, bool),
     SetExactlyOnce(bool),
     SetRetry(Option<(u32, u32)>),
@@ -79,10 +81,12 @@ pub(crate) enum Step {
     Seek(usize),
     TakeSnapshot,
     SeekSnapshot(usize),
-    /// What was not flushed may be lost, from one of the last changes on.
+    /// What was not flushed may be lost, from one of the last changes on. It takes a while, or the
+    /// clock is set back.
     Crash {
         lost: usize,
         ticks: u32,
+        is_set_back: bool,
     },
 }
 
@@ -159,7 +163,7 @@ impl Kinds {
     }
 }
 
-const KINDS_OF_STEPS: [(usize, Make); 41] = [
+const KINDS_OF_STEPS: [(usize, Make); 42] = [
     (8, any_publish),
     (1, |random| Step::PublishTo {
         subscription: SubscriptionId(random.between(1, 3) as u64),
@@ -193,17 +197,21 @@ const KINDS_OF_STEPS: [(usize, Make); 41] = [
     (2, |random| Step::Release(random.below(100))),
     (2, |random| Step::Skip(random.below(100))),
     (1, |random| Step::ReleaseUnread(random.below(100))),
+    (1, |random| Step::SkipUnread(random.below(100))),
     (1, any_order),
     (1, any_exactly_once),
     (1, any_retry),
     (1, any_attempts),
     (1, any_poison),
     (1, |random| Step::SetPaused(random.percent(30))),
-    (1, |random| Step::Retain(random.below(1_000))),
+    (1, |random| {
+        let place = random.below(1_000);
+        Step::Retain(random.pick(&[0, 0, place]))
+    }),
     (1, |random| Step::Seek(random.below(1_000))),
     (1, |_| Step::TakeSnapshot),
     (1, |random| Step::SeekSnapshot(random.below(100))),
-    (2, |random| Step::Crash { lost: random.below(4), ticks: any_ticks(random) }),
+    (2, any_crash),
 ];
 
 fn any_publish(random: &mut Random) -> Step {
@@ -223,6 +231,11 @@ fn any_lease(random: &mut Random) -> Step {
         bytes: random.between(1, 600),
         ticks: any_ticks(random),
     }
+}
+
+fn any_crash(random: &mut Random) -> Step {
+    let (lost, ticks) = (random.below(4), any_ticks(random));
+    Step::Crash { lost, ticks, is_set_back: random.percent(20) }
 }
 
 fn any_flow(random: &mut Random) -> Flow {

@@ -141,9 +141,11 @@ impl World {
 
     fn act(&mut self, step: &Step) {
         match *step {
-            Step::Retain(offset) => {
+            Step::Retain(place) => {
+                let offset = place % self.naive.spots.len().max(1);
                 if let Some(spot) = self.naive.spots.get(offset) {
                     self.naive.retained_since = spot.published;
+                    self.line.wake_all();
                 }
             }
             Step::Seek(offset) => {
@@ -158,7 +160,10 @@ impl World {
                 let (progress, saved) = self.snapshots[snapshot % self.snapshots.len()].clone();
                 self.seek(progress, |at| saved.is_settled(at));
             }
-            Step::Crash { lost, ticks } => self.crash(lost, TICK * ticks),
+            Step::Crash { lost, ticks, is_set_back } => {
+                let (wall, by) = (self.now.wall, TICK * ticks);
+                self.crash(lost, if is_set_back { wall.minus(by) } else { wall.plus(by) });
+            }
             ref other => self.consume(other),
         }
     }
@@ -231,7 +236,8 @@ impl World {
         self.line.wake_one();
     }
 
-    fn damage(&mut self, offset: usize) {
+    fn damage(&mut self, place: usize) {
+        let offset = place % self.naive.spots.len().max(1);
         if let Some(spot) = self.naive.spots.get_mut(offset)
             && spot.kind == Kind::Record
         {
@@ -241,7 +247,8 @@ impl World {
     }
 
     /// Takes away a record that nobody needs (A7).
-    fn trim(&mut self, offset: usize) {
+    fn trim(&mut self, place: usize) {
+        let offset = place % self.naive.spots.len().max(1);
         let Some(spot) = self.naive.spots.get(offset) else { return };
         let is_needed = spot.published >= self.naive.retained_since && !spot.settled;
         if spot.kind == Kind::Record && !is_needed {
@@ -264,11 +271,11 @@ impl World {
 
     /// The process ends and starts again. Of what was not flushed the last `lost` changes are
     /// gone.
-    fn crash(&mut self, lost: usize, takes: Duration) {
+    fn crash(&mut self, lost: usize, wall: Timestamp) {
         let kept = self.journal.riding.len().saturating_sub(lost);
         self.journal.riding.truncate(kept);
         let (progress, saved) = self.journal.replay();
-        self.now = Now { moment: Moment(3 << 14), wall: self.now.wall.plus(takes) };
+        self.now = Now { moment: Moment(3 << 14), wall };
         let streams = self.streams();
         self.naive.restart(&saved, self.now);
         let identity = Identity { subscription: THIS, epoch: Epoch(self.naive.epoch) };

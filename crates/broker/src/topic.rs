@@ -183,10 +183,19 @@ impl Topic {
 
 /// Publishing.
 impl Topic {
+    async fn wait_for_room(&self) -> Result<()> {
+        let room = self.runtime.log.room().await;
+        if let Err(storage::Error::Full) = room {
+            // What was deleted or is past its retention may be in the way, and nobody else asks.
+            self.runtime.changed.press();
+        }
+        Ok(room?)
+    }
+
     /// Appends `messages` in one commit and returns their offsets once they are durable.
     pub async fn publish(&self, messages: Vec<Message>) -> Result<OffsetRange> {
         if !self.runtime.log.has_room() {
-            self.runtime.log.room().await?;
+            self.wait_for_room().await?;
         }
         let count = messages.len() as u64;
         let (first, receipt) = self.queue(messages, Vec::new())?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Moment;
+use futures::FutureExt;
 use storage::{Checkpoint, Commit};
 
 use super::keeper::Keeper;
@@ -14,7 +15,7 @@ use crate::subscription::Cursor;
 /// Retention passes by itself; this often somebody looks whether it freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
 
-/// How long to wait after a checkpoint or trim that failed.
+/// How long to wait after a checkpoint or trim that failed, or that left the disk full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs for ever. Sleeps while nothing has changed.
@@ -23,19 +24,29 @@ pub(crate) async fn run(broker: Arc<Broker>, flush: Duration) {
     loop {
         let is_due = wait_until_due(&broker, flush, trim_at).await;
         let pressed = broker.runtime.changed.take_pressed();
-        let trims = pressed || is_due == Due::Trim;
-        if let Err(error) = once(&broker, trims).await {
+        // On a full disk any ack may have freed what it takes to go on.
+        let trims = pressed || is_due == Due::Trim || is_full(&broker);
+        let done = once(&broker, trims).await;
+        if let Err(error) = &done {
             tracing::warn!(%error, "could not save progress or make room in the log");
+        }
+        if done.is_err() || is_full(&broker) {
             let retry_at = broker.runtime.clock.now().plus(RETRY_AFTER);
             broker.runtime.clock.sleep_until(retry_at).await;
-            if pressed {
-                broker.runtime.changed.press();
-            }
+        }
+        if done.is_err() && pressed {
+            broker.runtime.changed.press();
         }
         if trims {
             trim_at = broker.runtime.clock.now().plus(TRIM_EVERY);
         }
     }
+}
+
+/// Whether the disk is full. A log that only waits for its chores is not.
+fn is_full(broker: &Broker) -> bool {
+    let log = &broker.runtime.log;
+    !log.has_room() && matches!(log.room().now_or_never(), Some(Err(storage::Error::Full)))
 }
 
 #[derive(PartialEq, Eq)]

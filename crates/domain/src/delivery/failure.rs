@@ -231,19 +231,20 @@ impl Delivery {
         self.make_ready(id, effects);
     }
 
-    /// A backoff is over.
-    pub(super) fn end_backoff(&mut self, now: Now, waiting: Waiting, effects: &mut Effects) {
+    /// A backoff is over, whatever the wall clock says: it may have been set back.
+    pub(super) fn end_backoff(&mut self, waiting: Waiting, effects: &mut Effects) {
         match waiting {
             Waiting::Record(offset) => {
                 if let Some(back) = self.returned.get(offset) {
-                    self.place_returned(now, offset, back, None, effects);
+                    self.returned.insert(offset, Back { standing: Standing::Ready, ..back });
+                    effects.returned += 1;
                 }
             }
             Waiting::Lane(id) => {
                 if let Some(lane) = self.lanes.get_mut(id) {
                     lane.hold = Hold::Free;
                 }
-                self.consider(now, id, None, effects);
+                self.make_ready(id, effects);
             }
         }
         self.consumers.next_record_changed(effects);

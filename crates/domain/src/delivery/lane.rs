@@ -246,13 +246,14 @@ impl Lanes {
     pub(super) fn forget_all_but_next(&mut self, id: LaneId) {
         let Some(lane) = self.get_mut(id) else { return };
         let before = lane.pending;
+        // What is settled among them is passed over when they are read again.
         while lane.pending > 1
             && let Some(last) = lane.entries.back()
-            && last.state == State::Pending
+            && matches!(last.state, State::Pending | State::Settled)
         {
+            lane.pending -= usize::from(last.state == State::Pending);
             lane.more_from = Some(last.offset);
             lane.entries.pop_back();
-            lane.pending -= 1;
         }
         let forgotten = before - lane.pending;
         self.pending -= forgotten;

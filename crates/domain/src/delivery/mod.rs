@@ -376,7 +376,7 @@ impl Delivery {
             expired += 1;
         }
         while let Some(waiting) = self.backoffs.pop_due(now.moment) {
-            self.end_backoff(now, waiting, effects);
+            self.end_backoff(waiting, effects);
         }
         expired
     }

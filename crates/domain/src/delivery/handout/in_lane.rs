@@ -3,7 +3,7 @@
 use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX, Stop};
 use crate::delivery::lane::{Hold, LaneId};
 use crate::delivery::{LeaseStatus, Read, Source};
-use crate::offset::{Offset, Record};
+use crate::offset::{Offset, OffsetRange, Record};
 
 impl Handout<'_> {
     /// Leases the lane's next record, or takes up more of a lane whose records are not indexed.
@@ -73,31 +73,52 @@ impl Handout<'_> {
                 Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
             };
         let fresh = self.delivery.fresh;
-        let mut end = covered.to.min(fresh);
-        // At least one, or the lane would never go on; no more than the index has room for.
-        let half = self.request.indexed_max / 2;
-        let indexed_max = half.max(self.delivery.lanes.pending() + 1);
-        let mut damaged = damaged.into_iter().peekable();
-        for record in records.into_iter().filter(|record| record.offset < end) {
-            while let Some(offset) = damaged.next_if(|&offset| offset < record.offset) {
-                self.take_up_damaged(id, offset);
-            }
-            if self.delivery.lanes.pending() >= indexed_max {
-                end = record.offset;
-                break;
-            }
-            self.passed += 1;
-            self.take_up(id, &record);
-        }
-        for offset in damaged.filter(|&offset| offset < end) {
-            self.take_up_damaged(id, offset);
-        }
+        let within = OffsetRange { from, to: covered.to.min(fresh) };
+        let end = self.take_up_all(id, within, records, damaged);
         if let Some(lane) = self.delivery.lanes.get_mut(id) {
             lane.more_from = (end < fresh).then_some(end);
         }
         self.delivery.consider(self.now, id, None, self.effects);
         self.delivery.lanes.close_if_idle(id);
         Ok(())
+    }
+
+    /// Takes up what stands in `within`, as much as the index has room for, and settles the gaps in
+    /// between: they are nobody's. Says where it stopped.
+    fn take_up_all(
+        &mut self,
+        id: LaneId,
+        within: OffsetRange,
+        records: Vec<Record>,
+        damaged: Vec<Offset>,
+    ) -> Offset {
+        // At least one, or the lane would never go on; no more than the index has room for.
+        let half = self.request.indexed_max / 2;
+        let indexed_max = half.max(self.delivery.lanes.pending() + 1);
+        let mut at = within.from;
+        let mut damaged = damaged.into_iter().filter(|&offset| within.contains(offset)).peekable();
+        for record in records.into_iter().filter(|record| within.contains(record.offset)) {
+            while let Some(offset) = damaged.next_if(|&offset| offset < record.offset) {
+                self.settle_gap(OffsetRange { from: at, to: offset });
+                self.take_up_damaged(id, offset);
+                at = offset.next();
+            }
+            self.settle_gap(OffsetRange { from: at, to: record.offset });
+            at = record.offset;
+            if self.delivery.lanes.pending() >= indexed_max {
+                return at;
+            }
+            self.passed += 1;
+            self.take_up(id, &record);
+            at = at.next();
+        }
+        for offset in damaged {
+            self.settle_gap(OffsetRange { from: at, to: offset });
+            self.take_up_damaged(id, offset);
+            at = offset.next();
+        }
+        self.settle_gap(OffsetRange { from: at, to: within.to });
+        within.to
     }
 
     /// Where all records are in one lane, an unreadable one is known to be of it.

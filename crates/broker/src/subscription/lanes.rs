@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::delivery::{Effects, Exhausted, LaneState, LaneView, Ordering};
-use domain::progress::Attempt;
-use domain::{Now, Offset, Poison};
+use domain::delivery::{Effects, Exhausted, LaneView, Ordering};
+use domain::{Now, Offset};
 use storage::Urgency;
 use tokio::sync::oneshot;
 
@@ -117,37 +116,12 @@ impl Subscription {
             let found = find(&*self.runtime.log, self.topic.id(), offset).await?;
             let Found::Record(record) = found else { continue };
             let Some(key) = rules.lane_key(&record) else { continue };
+            let lane = self.lock_attached()?.delivery.lane_unread(now, key, offset, attempt);
             lanes
                 .entry(key.to_owned())
-                .and_modify(|lane: &mut LaneView| lane.pending += 1)
-                .or_insert_with(|| unread_lane(&settings, now, key, offset, attempt));
+                .and_modify(|known: &mut LaneView| known.pending += 1)
+                .or_insert(lane);
         }
         Ok(lanes)
-    }
-}
-
-fn unread_lane(
-    settings: &domain::Subscription,
-    now: Now,
-    key: &str,
-    offset: Offset,
-    attempt: Attempt,
-) -> LaneView {
-    let is_exhausted = settings.attempts_allowed().is_some_and(|max| attempt.count >= max);
-    let state = match settings.poison {
-        Poison::Halt if is_exhausted => LaneState::Halted,
-        Poison::Skip if is_exhausted => LaneState::Exhausted,
-        _ if attempt.due > now.wall => LaneState::BackingOff,
-        _ => LaneState::Moving,
-    };
-    LaneView {
-        key: key.to_owned(),
-        state,
-        next: Some(offset),
-        attempts: attempt.count,
-        blocked_since: None,
-        next_attempt_at: (state == LaneState::BackingOff).then_some(attempt.due),
-        pending: 1,
-        last_class: None,
     }
 }

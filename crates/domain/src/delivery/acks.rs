@@ -1,6 +1,7 @@
 //! Which ack ids count, and what an ack does.
 
 use super::lane::LaneId;
+use super::leases::Held;
 use super::{AckId, AckOutcome, CONFIRMED_MAX, Delivery, EARLY_ACKS_MAX, Effects, Ordering};
 use crate::offset::Offset;
 use crate::time::Moment;
@@ -20,13 +21,13 @@ impl Delivery {
 
     /// Whether `id` is that of a lease that has not ended.
     pub(super) fn is_current(&self, now: Moment, id: &AckId) -> bool {
-        self.has_lease(id) && self.leases.get(id.offset()).is_some_and(|held| held.deadline > now)
+        let held = self.leases.get(id.offset());
+        held.is_some_and(|held| self.is_id_of(id, held) && held.deadline > now)
     }
 
-    /// Whether `id` is that of the record's lease, be its deadline past or not.
-    pub(super) fn has_lease(&self, id: &AckId) -> bool {
-        id.epoch() == self.identity.epoch
-            && self.leases.get(id.offset()).is_some_and(|held| held.lease == id.lease())
+    /// Whether `id` is that of this lease, be its deadline past or not.
+    fn is_id_of(&self, id: &AckId, held: &Held) -> bool {
+        id.epoch() == self.identity.epoch && id.lease() == held.lease
     }
 
     pub(super) fn ack_exactly_once(
@@ -50,26 +51,31 @@ impl Delivery {
 
     /// An ack of a record that is not settled, without exactly-once.
     pub(super) fn ack_unsettled(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
-        let offset = id.offset();
-        let is_of_this_epoch = id.epoch() == self.identity.epoch;
-        match self.leases.get(offset).map(|held| held.way.lane()) {
-            Some(Some(_)) if is_of_this_epoch && !self.has_lease(id) => AckOutcome::Stale,
-            Some(Some(lane)) => self.ack_in_lane(lane, offset, effects),
-            Some(None) => {
-                self.settle_offset(offset, effects);
+        if self.settings.ordering != Ordering::None {
+            return self.ack_where_lanes_are(id, effects);
+        }
+        self.settle_offset(id.offset(), effects);
+        AckOutcome::Settled
+    }
+
+    fn ack_where_lanes_are(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+        let Some(held) = self.leases.get(id.offset()) else {
+            return self.ack_not_leased(id, effects);
+        };
+        let came_back = id.epoch() == self.identity.epoch && !self.is_id_of(id, held);
+        match held.way.lane() {
+            Some(_) if came_back => AckOutcome::Stale,
+            Some(lane) => self.ack_in_lane(lane, id.offset(), effects),
+            None => {
+                self.settle_offset(id.offset(), effects);
                 AckOutcome::Settled
             }
-            None if self.settings.ordering == Ordering::None => {
-                self.settle_offset(offset, effects);
-                AckOutcome::Settled
-            }
-            None => self.ack_not_leased(id, effects),
         }
     }
 
     /// A late ack where records may be in lanes. What was read and is in a lane has come back
     /// since the id was given out, or will go again; what was not read may be in any lane.
-    pub(super) fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+    fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
         let offset = id.offset();
         if self.returned.get(offset).is_some() {
             self.settle_offset(offset, effects);
@@ -83,12 +89,7 @@ impl Delivery {
         AckOutcome::Stale
     }
 
-    pub(super) fn ack_in_lane(
-        &mut self,
-        lane: LaneId,
-        offset: Offset,
-        effects: &mut Effects,
-    ) -> AckOutcome {
+    fn ack_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) -> AckOutcome {
         if let Some(held) = self.leases.remove(offset) {
             self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
         }

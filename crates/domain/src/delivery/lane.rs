@@ -17,6 +17,7 @@
 //! is taken from them, so that leaving one costs nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use super::ConsumerId;
 use super::backoffs::BackoffId;
@@ -76,7 +77,7 @@ pub(super) struct Trouble {
 
 #[derive(Debug)]
 pub(super) struct Lane {
-    key: Box<str>,
+    key: Arc<str>,
     /// Ascending.
     entries: VecDeque<Entry>,
     /// The place of the first pending entry; behind the last if there is none.
@@ -108,7 +109,7 @@ pub(super) enum Taker {
 pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,
     vacant: Vec<u32>,
-    by_key: HashMap<Box<str>, u32>,
+    by_key: HashMap<Arc<str>, u32>,
     /// Lanes without an owner that may go.
     ring: VecDeque<LaneId>,
     rings: BTreeMap<ConsumerId, VecDeque<LaneId>>,
@@ -137,7 +138,8 @@ impl Lanes {
         if let Some(id) = self.find(key) {
             return id;
         }
-        let lane = Lane::new(key, self.spare.pop().unwrap_or_default());
+        let key: Arc<str> = key.into();
+        let lane = Lane::new(Arc::clone(&key), self.spare.pop().unwrap_or_default());
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
             None => {
@@ -148,7 +150,7 @@ impl Lanes {
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some(lane);
         }
-        self.by_key.insert(key.into(), slot);
+        self.by_key.insert(key, slot);
         LaneId(slot)
     }
 
@@ -208,18 +210,10 @@ impl Lanes {
     }
 
     /// `offset` is acked, or settled for good: it waits for those in front of it to be so too.
-    /// Appends to `done` what is so from the front on, and forgets it.
-    pub(super) fn finish(
-        &mut self,
-        id: LaneId,
-        offset: Offset,
-        is_settled: bool,
-        done: &mut Vec<Offset>,
-    ) {
+    pub(super) fn finish(&mut self, id: LaneId, offset: Offset, is_settled: bool) {
         let Some(lane) = self.get_mut(id) else { return };
         let before = lane.pending;
         lane.finish(offset, if is_settled { State::Settled } else { State::Acked });
-        lane.pop_done(done);
         let ended = before - lane.pending;
         self.pending -= ended;
     }
@@ -358,9 +352,9 @@ impl Lanes {
 }
 
 impl Lane {
-    fn new(key: &str, entries: VecDeque<Entry>) -> Self {
+    fn new(key: Arc<str>, entries: VecDeque<Entry>) -> Self {
         Self {
-            key: key.into(),
+            key,
             entries,
             next: 0,
             pending: 0,
@@ -463,16 +457,13 @@ impl Lane {
         self.seek_next();
     }
 
-    fn pop_done(&mut self, done: &mut Vec<Offset>) {
-        while let Some(front) = self.entries.front()
-            && front.state.is_done()
-        {
-            let offset = front.offset;
-            done.push(offset);
-            self.entries.pop_front();
-            self.next = self.next.saturating_sub(1);
-            self.trouble.take_if(|trouble| trouble.offset == offset);
-        }
+    /// Forgets the record at the front if it is acked or settled, and says which it was.
+    pub(super) fn pop_done(&mut self) -> Option<Offset> {
+        let offset = self.entries.front().filter(|front| front.state.is_done())?.offset;
+        self.entries.pop_front();
+        self.next = self.next.saturating_sub(1);
+        self.trouble.take_if(|trouble| trouble.offset == offset);
+        Some(offset)
     }
 
     fn give_back(

@@ -1,5 +1,6 @@
 //! Lanes as an operator sees them, and what an operator can do with one that is stuck.
 
+use super::failure::Verdict;
 use super::lane::{Hold, Lane, LaneId};
 use super::returned::{Back, Standing};
 use super::{Delivery, Effects, Exhausted};
@@ -74,6 +75,26 @@ impl Delivery {
     /// Records that failed and were not read since the restart: their lanes are not known yet.
     pub fn attempts_unread(&self) -> Vec<(Offset, Attempt)> {
         self.progress.attempts().filter(|&(offset, _)| offset >= self.fresh).collect()
+    }
+
+    /// The lane `key` of such a record, as it will be found to be when it is read.
+    pub fn lane_unread(&self, now: Now, key: &str, offset: Offset, attempt: Attempt) -> LaneView {
+        let (state, next_attempt_at) = match self.judge(now, offset, attempt.count, false, true) {
+            Verdict::Go => (LaneState::Moving, None),
+            Verdict::Wait(_) => (LaneState::BackingOff, Some(attempt.due)),
+            Verdict::Exhausted(_) => (LaneState::Exhausted, None),
+            Verdict::Halted => (LaneState::Halted, None),
+        };
+        LaneView {
+            key: key.to_owned(),
+            state,
+            next: Some(offset),
+            attempts: attempt.count,
+            blocked_since: None,
+            next_attempt_at,
+            pending: 1,
+            last_class: None,
+        }
     }
 
     /// The next record of the lane `key`, if the lane is blocked by it.

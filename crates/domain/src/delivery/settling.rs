@@ -1,7 +1,7 @@
 //! Settling records, and what becomes of their lanes.
 
 use super::backoffs::Backoffs;
-use super::lane::{Hold, LaneId, Lanes, Taker};
+use super::lane::{Hold, Lane, LaneId, Lanes, Taker};
 use super::leases::Held;
 use super::returned::{Returned, Standing};
 use super::{Delivery, Effects};
@@ -51,11 +51,10 @@ impl Delivery {
     /// `offset` is acked in its lane: settles it, and those behind it that waited only for it, as
     /// soon as all before them are settled. The lane goes on with what it has left.
     pub(super) fn finish_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) {
-        let mut done = Vec::new();
         let is_settled = self.progress.is_acked(offset);
-        self.lanes.finish(lane, offset, is_settled, &mut done);
-        for offset in done {
-            self.note_settled(offset, effects);
+        self.lanes.finish(lane, offset, is_settled);
+        while let Some(done) = self.lanes.get_mut(lane).and_then(Lane::pop_done) {
+            self.note_settled(done, effects);
         }
         self.make_ready(lane, effects);
         self.lanes.close_if_idle(lane);
@@ -100,6 +99,8 @@ impl Delivery {
         }
     }
 
+    /// A record that was leased before the order changed takes its place in `lane`; `None` = it
+    /// goes freely.
     pub(super) fn adopt(&mut self, lane: Option<LaneId>, held: &Held) {
         if let Some(lane) = lane {
             self.lanes.push_leased(lane, held.offset, held.failed, held.consumer);
@@ -107,6 +108,7 @@ impl Delivery {
         self.leases.enter_lane(held.offset, lane);
     }
 
+    /// Ends the backoff of a record that waits no longer.
     pub(super) fn cancel(&mut self, standing: Standing) {
         if let Standing::BackingOff(backoff) = standing {
             self.backoffs.remove(backoff);

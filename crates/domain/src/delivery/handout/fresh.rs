@@ -39,7 +39,7 @@ impl Handout<'_> {
     }
 
     /// Leases a record, keeps it for later, passes it over, or stops in front of it.
-    pub(super) fn offer_fresh(&mut self, record: Record) -> Result<(), Stop> {
+    fn offer_fresh(&mut self, record: Record) -> Result<(), Stop> {
         let offset = record.offset;
         if self.delivery.progress.is_acked(offset) {
             self.passed += 1;
@@ -62,7 +62,7 @@ impl Handout<'_> {
     }
 
     /// A record without a lane that was tried before a restart.
-    pub(super) fn offer_tried(&mut self, record: Record, failed: u32) -> Result<(), Stop> {
+    fn offer_tried(&mut self, record: Record, failed: u32) -> Result<(), Stop> {
         let offset = record.offset;
         if let Verdict::Go = self.delivery.judge(self.now, offset, failed, false, false) {
             self.check_fits(&record)?;
@@ -75,12 +75,7 @@ impl Handout<'_> {
         Ok(())
     }
 
-    pub(super) fn offer_in_lane(
-        &mut self,
-        id: LaneId,
-        record: Record,
-        failed: u32,
-    ) -> Result<(), Stop> {
+    fn offer_in_lane(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), Stop> {
         let offset = record.offset;
         let consumer = self.request.consumer;
         let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
@@ -115,7 +110,7 @@ impl Handout<'_> {
     }
 
     /// Passes over a record that is leased or given up already, or acked before it was read.
-    pub(super) fn pass_known(&mut self, record: &Record) -> bool {
+    fn pass_known(&mut self, record: &Record) -> bool {
         let offset = record.offset;
         let delivery = &mut *self.delivery;
         if let Some(held) = delivery.leases.get(offset).copied() {
@@ -128,7 +123,7 @@ impl Handout<'_> {
         true
     }
 
-    pub(super) fn pass_early(&mut self, record: &Record) -> bool {
+    fn pass_early(&mut self, record: &Record) -> bool {
         !self.delivery.early.is_empty()
             && self.take_early(record.offset, self.delivery.settings.lane_key(record))
     }

@@ -16,7 +16,7 @@ impl Handout<'_> {
         }
     }
 
-    pub(super) fn serve_next(
+    fn serve_next(
         &mut self,
         id: LaneId,
         offset: Offset,
@@ -45,12 +45,7 @@ impl Handout<'_> {
         }
     }
 
-    pub(super) fn offer_next(
-        &mut self,
-        id: LaneId,
-        record: Record,
-        failed: u32,
-    ) -> Result<(), Stop> {
+    fn offer_next(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), Stop> {
         self.check_fits(&record)?;
         self.delivery.lanes.lease_next(id, self.request.consumer);
         self.grant(record, failed, Some(id));
@@ -60,7 +55,7 @@ impl Handout<'_> {
     }
 
     /// Looks for records of a lane that were passed over because too many waited.
-    pub(super) fn read_lane_again(
+    fn read_lane_again(
         &mut self,
         id: LaneId,
         from: Offset,
@@ -122,14 +117,14 @@ impl Handout<'_> {
     }
 
     /// Where all records are in one lane, an unreadable one is known to be of it.
-    pub(super) fn take_up_damaged(&mut self, id: LaneId, offset: Offset) {
+    fn take_up_damaged(&mut self, id: LaneId, offset: Offset) {
         if self.is_in_the_one_lane(offset) {
             self.delivery.lanes.push_pending(id, offset, 0);
         }
     }
 
     /// Indexes a record if it is one of the lane's and still to be delivered.
-    pub(super) fn take_up(&mut self, id: LaneId, record: &Record) {
+    fn take_up(&mut self, id: LaneId, record: &Record) {
         let delivery = &mut *self.delivery;
         let key = delivery.settings.lane_key(record);
         let is_of_lane = key.is_some() && delivery.lanes.get(id).map(|lane| lane.key()) == key;

@@ -15,6 +15,8 @@ mod expiries;
 mod index;
 mod maintenance;
 mod options;
+#[allow(dead_code, reason = "its parts come before what joins them")]
+mod push;
 mod rfc3339;
 mod runtime;
 mod seek;

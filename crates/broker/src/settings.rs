@@ -11,9 +11,10 @@ pub(crate) fn delivery(subscription: &domain::Subscription) -> Settings {
         exactly_once: subscription.exactly_once,
         lane_by: subscription.lane_by.as_deref().map(Into::into),
         filter: subscription.filter.clone().map(Arc::new),
-        retry: subscription.retry_policy,
+        retry: subscription.waits(),
         attempts_max: subscription.attempts_allowed(),
         poison: subscription.poison,
         is_paused: subscription.paused,
+        is_push: subscription.push.is_some(),
     }
 }

@@ -14,8 +14,8 @@ use domain::delivery::{
     LeaseRequest, Ordering, Read, Settings, Source,
 };
 use domain::{
-    Epoch, Filter, Message, Moment, Now, Offset, OffsetRange, Progress, Record, RetryPolicy,
-    SubscriptionId, Timestamp, message,
+    Backoff, Epoch, Filter, Message, Moment, Now, Offset, OffsetRange, Progress, Record,
+    RetryPolicy, SubscriptionId, Timestamp, message,
 };
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -199,7 +199,7 @@ impl Stage {
 
     /// A thousand ordering keys, one after the other.
     fn keyed(retry: Option<RetryPolicy>) -> Self {
-        let ordering = Ordering::ByKey;
+        let (ordering, retry) = (Ordering::ByKey, retry.map(Backoff::Exponential));
         let settings = Settings { ordering, retry, ..Settings::plain(DEADLINE) };
         Self::new(settings, (0..1_000).map(|key| body("", &format!("key {key}"))).collect())
     }

@@ -5,6 +5,7 @@
 //! draws a random number or awaits: time and events come in, actions go out.
 #![warn(missing_docs, clippy::iter_over_hash_type, clippy::indexing_slicing)]
 
+pub mod backoff;
 pub mod delivery;
 pub mod error;
 pub mod filter;
@@ -14,12 +15,14 @@ pub mod name;
 pub mod offset;
 pub mod policy;
 pub mod progress;
+pub mod push;
 pub mod snapshot;
 pub mod subscription;
 pub mod time;
 pub mod topic;
 pub mod validate;
 
+pub use backoff::Backoff;
 pub use error::Invalid;
 pub use filter::Filter;
 pub use message::Message;

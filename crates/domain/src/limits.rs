@@ -102,6 +102,16 @@ pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
 pub const ATTEMPTS_MIN: u32 = 1;
 /// Attempts a subscription may be given with `postrider.maxAttempts`, at most. Ours.
 pub const ATTEMPTS_MAX: u32 = 100;
+/// The longest wait of `postrider.backoff`. Ours.
+pub const BACKOFF_STEP_MAX: Duration = Duration::from_secs(DAY_S);
+/// Waits of `postrider.backoff`, at most. Ours.
+pub const BACKOFF_STEPS_MAX: usize = 100;
+/// Without a retry policy a push waits as the breaker does: at least so long, doubling. Ours.
+pub const PACE_MIN: Duration = Duration::from_millis(100);
+/// The longest such wait. Ours.
+pub const PACE_MAX: Duration = Duration::from_secs(60);
+/// The longest time an endpoint may be given for its answer. Ours: Google's longest ack deadline.
+pub const PUSH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Bytes of a `client_id` on a StreamingPull, at most. Ours.
 pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
 /// Parentheses and negations inside each other in a filter, at most. Ours: it bounds the stack that

@@ -65,7 +65,7 @@ fn check_backoff(field: &str, backoff: Duration) -> Result<(), Invalid> {
 }
 
 /// Up to a tenth of `backoff`, so that messages that failed together do not all return together.
-fn jitter(backoff: Duration, seed: u64) -> Duration {
+pub(crate) fn jitter(backoff: Duration, seed: u64) -> Duration {
     const PARTS: u32 = 1 << 16;
     let part = u32::try_from(mixed(seed) % u64::from(PARTS)).unwrap_or_default();
     (backoff / 10 / PARTS).saturating_mul(part)

@@ -22,16 +22,18 @@ pub use warnings::warnings;
 
 use deadline::ack_deadline_in_range;
 
+use crate::backoff::Backoff;
 use crate::delivery::Ordering;
 use crate::error::Invalid;
 use crate::filter::Filter;
 use crate::limits::{
     ACK_DEADLINE_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, ATTRIBUTE_KEY_BYTES_MAX,
     DESCRIPTION_BYTES_MAX, EXPIRATION_DEFAULT, EXPIRATION_MIN, METADATA_KEY_BYTES_MAX,
-    METADATA_MAX, METADATA_VALUE_BYTES_MAX, RETENTION_DEFAULT,
+    METADATA_MAX, METADATA_VALUE_BYTES_MAX, PACE_MAX, PACE_MIN, RETENTION_DEFAULT,
 };
 use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
+use crate::push::{BatchPush, Method, PushConfig, Signing};
 use crate::validate;
 
 /// A subscription as its owner set it up.
@@ -80,6 +82,23 @@ pub struct Subscription {
     pub description: String,
     /// Free names and values, without the limits of labels.
     pub metadata: BTreeMap<String, String>,
+    /// Whether the ack deadline was given, and is not just the default: it is then the time an
+    /// endpoint has for its answer too.
+    pub is_ack_deadline_given: bool,
+    /// Where its messages are pushed to; `None` = they are pulled.
+    pub push: Option<PushConfig>,
+    /// Waits between attempts given in our own way, in place of a retry policy.
+    pub backoff: Option<Backoff>,
+    /// Headers sent with each push, beside those that are always sent.
+    pub headers: BTreeMap<String, String>,
+    /// The HTTP method of a push.
+    pub method: Method,
+    /// How pushes are signed; `None` = not at all.
+    pub signing: Option<Signing>,
+    /// Several messages in one push; `None` = one.
+    pub batch: Option<BatchPush>,
+    /// Most pushes a second; `None` = as the endpoint takes them.
+    pub rate_max: Option<u32>,
 }
 
 impl Subscription {
@@ -107,6 +126,14 @@ impl Subscription {
             start: Start::Latest,
             description: String::new(),
             metadata: BTreeMap::new(),
+            is_ack_deadline_given: false,
+            push: None,
+            backoff: None,
+            headers: BTreeMap::new(),
+            method: Method::Post,
+            signing: None,
+            batch: None,
+            rate_max: None,
         }
     }
 
@@ -141,7 +168,26 @@ impl Subscription {
     /// After how many failed attempts a message is exhausted; `None` = never.
     pub fn attempts_allowed(&self) -> Option<u32> {
         let policy = self.dead_letter_policy.as_ref();
-        policy.map(|policy| policy.max_delivery_attempts).or(self.attempts_max)
+        policy.map(|policy| policy.max_delivery_attempts).or(self.attempts_asked())
+    }
+
+    /// The attempts that were asked for in our own way, as a number or by the waits between them.
+    pub fn attempts_asked(&self) -> Option<u32> {
+        self.attempts_max.or(self.backoff.as_ref().and_then(Backoff::attempts))
+    }
+
+    /// How long a message waits after a failed attempt; `None` = not at all. Without a policy a
+    /// push is paced as an endpoint's breaker is.
+    pub fn waits(&self) -> Option<Backoff> {
+        const PACE: RetryPolicy = RetryPolicy { min: PACE_MIN, max: PACE_MAX };
+        let given = self.backoff.clone().or(self.retry_policy.map(Backoff::Exponential));
+        given.or(self.push.as_ref().map(|_| Backoff::Exponential(PACE)))
+    }
+
+    /// How long an endpoint has for its answer; `default` where the owner did not say.
+    pub fn push_timeout(&self, default: Duration) -> Duration {
+        let given = self.push.as_ref().and_then(|push| push.timeout);
+        given.or(self.is_ack_deadline_given.then_some(self.ack_deadline)).unwrap_or(default)
     }
 
     fn check_attempts(&self) -> Result<(), Invalid> {

@@ -37,6 +37,9 @@ pub(super) fn write(
 
 fn reason(subscription: &Subscription, exhausted: &Exhausted) -> &'static str {
     match subscription.attempts_allowed() {
+        Some(max) if exhausted.attempts >= max && subscription.push.is_some() => {
+            "max_push_attempts_exceeded"
+        }
         Some(max) if exhausted.attempts >= max => "max_delivery_attempts_exceeded",
         _ => "skipped",
     }
@@ -107,6 +110,7 @@ mod tests {
             class: "timeout",
             status: Some(504),
             message: Some(Arc::from("ä".repeat(600))),
+            retry_after: None,
         };
         let letter =
             write(&subscription(), &exhausted(5, Some(failure)), &record(&original())).unwrap();

@@ -8,6 +8,8 @@ use super::lane::{Hold, LaneId, Trouble};
 use super::leases::{Held, Way};
 use super::returned::{Back, Standing};
 use super::{Delivery, Effects};
+use crate::backoff::Backoff;
+use crate::limits::BACKOFF_MAX_DEFAULT;
 use crate::offset::Offset;
 use crate::policy::Poison;
 use crate::progress::Attempt;
@@ -25,13 +27,21 @@ pub struct Failure {
     pub status: Option<u16>,
     /// What the consumer said, or what went wrong.
     pub message: Option<Arc<str>>,
+    /// How long the consumer asked to be left alone. It is waited for where it is longer than the
+    /// backoff, up to the longest backoff.
+    pub retry_after: Option<Duration>,
 }
 
 impl Failure {
+    /// A failure of which only the class is known.
+    pub const fn of(class: &'static str) -> Self {
+        Self { class, status: None, message: None, retry_after: None }
+    }
+
     /// The consumer gave the record back.
-    pub const NACK: Self = Self { class: "nack", status: None, message: None };
+    pub const NACK: Self = Self::of("nack");
     /// The ack deadline passed.
-    pub const EXPIRED: Self = Self { class: "expired", status: None, message: None };
+    pub const EXPIRED: Self = Self::of("expired");
 }
 
 /// A record that was tried as often as it may be.
@@ -61,15 +71,36 @@ impl Delivery {
         debug_assert!(!self.progress.is_acked(held.offset), "a settled record was leased");
         self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
         let count = held.failed.saturating_add(1);
-        self.note_attempt(now, held.offset, count, effects);
+        self.note_attempt(now, held.offset, count, failure, effects);
+        self.put_back(now, held, count, Some(failure), effects);
+    }
+
+    /// A lease, already removed, ends as if it had never been given.
+    pub(super) fn take_back(&mut self, now: Now, held: &Held, effects: &mut Effects) {
+        self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
+        self.put_back(now, held, held.failed, None, effects);
+    }
+
+    /// Puts a record whose lease ended where it waits. `failure` is how its delivery failed, if
+    /// it did.
+    fn put_back(
+        &mut self,
+        now: Now,
+        held: &Held,
+        failed: u32,
+        failure: Option<&Failure>,
+        effects: &mut Effects,
+    ) {
         match held.way {
             // It is read again in its turn, and only then it is known what it waits behind.
             Way::Adrift => effects.returned += 1,
             Way::Freely => {
-                let back = Back { failed: count, standing: Standing::Ready, is_spared: false };
-                self.place_returned(now, held.offset, back, Some(failure), effects);
+                let back = Back { failed, standing: Standing::Ready, is_spared: false };
+                self.place_returned(now, held.offset, back, failure, effects);
             }
-            Way::InLane(lane) => self.fail_in_lane(now, lane, held.offset, count, failure, effects),
+            Way::InLane(lane) => {
+                self.put_back_in_lane(now, lane, held.offset, failed, failure, effects);
+            }
         }
         self.consumers.next_record_changed(effects);
     }
@@ -98,17 +129,17 @@ impl Delivery {
         self.leases.remove(first)
     }
 
-    fn fail_in_lane(
+    fn put_back_in_lane(
         &mut self,
         now: Now,
         lane: LaneId,
         offset: Offset,
-        count: u32,
-        failure: &Failure,
+        failed: u32,
+        failure: Option<&Failure>,
         effects: &mut Effects,
     ) {
         let mut ended = Vec::new();
-        self.lanes.give_back(lane, offset, count, !self.settings.exactly_once, &mut ended);
+        self.lanes.give_back(lane, offset, failed, !self.settings.exactly_once, &mut ended);
         if self.lanes.pending() > self.indexed_max / 2 {
             self.lanes.forget_all_but_next(lane);
         }
@@ -119,23 +150,34 @@ impl Delivery {
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
             }
         }
-        if let Some(lane) = self.lanes.get_mut(lane) {
+        if let (Some(lane), Some(failure)) = (self.lanes.get_mut(lane), failure) {
             let known = lane.trouble.filter(|trouble| trouble.offset == offset);
             let since = known.map_or(now.wall, |trouble| trouble.since);
             lane.trouble = Some(Trouble { offset, since, class: failure.class });
             lane.spared = None;
         }
         self.free_hold(lane);
-        self.consider(now, lane, Some(failure), effects);
+        self.consider(now, lane, failure, effects);
     }
 
     /// Counts a failed delivery, and says when the next may be.
-    fn note_attempt(&mut self, now: Now, offset: Offset, count: u32, effects: &mut Effects) {
+    fn note_attempt(
+        &mut self,
+        now: Now,
+        offset: Offset,
+        count: u32,
+        failure: &Failure,
+        effects: &mut Effects,
+    ) {
         if !self.settings.journals_attempts() {
             return;
         }
-        let due = match &self.settings.retry {
-            Some(retry) => now.wall.plus(retry.backoff(count, self.seed(offset, count))),
+        let retry = self.settings.retry.as_ref();
+        let backoff = retry.map(|retry| retry.after(count, self.seed(offset, count)));
+        let longest = retry.map_or(BACKOFF_MAX_DEFAULT, Backoff::longest);
+        let asked = failure.retry_after.map(|asked| asked.min(longest));
+        let due = match backoff.max(asked) {
+            Some(wait) => now.wall.plus(wait),
             None => Timestamp(0),
         };
         let attempt = Attempt { count, due };

@@ -59,10 +59,11 @@ use lane::{LaneId, Lanes};
 use leases::Leases;
 use returned::{Back, Returned, Standing};
 
+use crate::backoff::Backoff;
 use crate::filter::Filter;
 use crate::message;
 use crate::offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId};
-use crate::policy::{Poison, RetryPolicy};
+use crate::policy::Poison;
 use crate::progress::{Attempt, Progress};
 use crate::time::{Moment, Now};
 
@@ -93,13 +94,15 @@ pub struct Settings {
     /// Records that do not match are settled unseen.
     pub filter: Option<Arc<Filter>>,
     /// How long a record waits after a failed delivery; `None` = not at all.
-    pub retry: Option<RetryPolicy>,
+    pub retry: Option<Backoff>,
     /// A record is exhausted when so many deliveries of it have failed; `None` = never.
     pub attempts_max: Option<u32>,
     /// What a lane does whose next record is exhausted.
     pub poison: Poison,
     /// Nothing is leased.
     pub is_paused: bool,
+    /// It is pushed: failed deliveries are counted across restarts whatever the policies.
+    pub is_push: bool,
 }
 
 impl Settings {
@@ -115,12 +118,13 @@ impl Settings {
             attempts_max: None,
             poison: Poison::Skip,
             is_paused: false,
+            is_push: false,
         }
     }
 
     /// Whether failed deliveries are counted across restarts.
     fn journals_attempts(&self) -> bool {
-        self.retry.is_some() || self.attempts_max.is_some()
+        self.is_push || self.retry.is_some() || self.attempts_max.is_some()
     }
 
     /// The lane of a record; `None` = it goes freely.
@@ -341,6 +345,21 @@ impl Delivery {
         }
         if let Some(held) = self.leases.remove(id.offset()) {
             self.fail(now, &held, failure, effects);
+        }
+        ExtendOutcome::Returned
+    }
+
+    /// Ends the lease that `id` names as if its record had never been handed out: no attempt is
+    /// spent. In a lane all behind it come back too. A late id is ignored.
+    pub fn give_back(&mut self, now: Now, id: &AckId, effects: &mut Effects) -> ExtendOutcome {
+        if self.is_foreign(id) {
+            return ExtendOutcome::Foreign;
+        }
+        if !self.is_current(now.moment, id) {
+            return ExtendOutcome::Stale;
+        }
+        if let Some(held) = self.leases.remove(id.offset()) {
+            self.take_back(now, &held, effects);
         }
         ExtendOutcome::Returned
     }

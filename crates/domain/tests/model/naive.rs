@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use domain::delivery::{AckId, Flow, Ordering, Settings};
 use domain::progress::Attempt;
-use domain::{Moment, Now, Offset, Progress, SubscriptionId, Timestamp};
+use domain::{Backoff, Moment, Now, Offset, Progress, SubscriptionId, Timestamp};
 
 use crate::spot::{Ack, Attributes, Given, Held, Kind, Spot};
 use crate::steps::{KEYS, KINDS};
@@ -210,11 +210,12 @@ impl Naive {
 
     /// Attempts are journaled where a policy needs them (A5).
     fn expect_attempt(&mut self, now: Now, offset: usize, count: u32) {
-        let (due_from, due_to) = match self.settings.retry {
-            Some(retry) => {
+        let (due_from, due_to) = match &self.settings.retry {
+            Some(Backoff::Exponential(retry)) => {
                 let backoff = (1..count).fold(retry.min, |b, _| (b * 2).min(retry.max));
                 (now.wall.plus(backoff), now.wall.plus(backoff + backoff / 10))
             }
+            Some(other) => unreachable!("the model knows no {other:?}"),
             None if self.settings.attempts_max.is_some() => (Timestamp(0), Timestamp(0)),
             None => return,
         };

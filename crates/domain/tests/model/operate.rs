@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::delivery::{Effects, Flow, LeaseStatus, Ordering, Settings};
-use domain::{Offset, RetryPolicy};
+use domain::{Backoff, Offset, RetryPolicy};
 
 use crate::lease::Ask;
 use crate::naive::{LANES, Naive};
@@ -120,8 +120,9 @@ impl World {
             }
             Step::SetExactlyOnce(is_on) => settings.exactly_once = is_on,
             Step::SetRetry(policy) => {
-                settings.retry =
-                    policy.map(|(min, max)| RetryPolicy { min: TICK * min, max: TICK * max });
+                settings.retry = policy.map(|(min, max)| {
+                    Backoff::Exponential(RetryPolicy { min: TICK * min, max: TICK * max })
+                });
             }
             Step::SetAttempts(attempts) => settings.attempts_max = attempts,
             Step::SetPoison(poison) => settings.poison = poison,

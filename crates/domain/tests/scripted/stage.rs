@@ -11,8 +11,8 @@ use domain::delivery::{
     LaneView, Lease, LeaseRequest, LeaseStatus, Ordering, Settings,
 };
 use domain::{
-    Epoch, Filter, Message, Moment, Now, Offset, OffsetRange, Poison, Progress, ProgressChange,
-    RetryPolicy, SubscriptionId, Timestamp,
+    Backoff, Epoch, Filter, Message, Moment, Now, Offset, OffsetRange, Poison, Progress,
+    ProgressChange, RetryPolicy, SubscriptionId, Timestamp,
 };
 
 use crate::log::{Log, Place};
@@ -218,7 +218,8 @@ impl Stage {
                 "retry" => {
                     let bounds = value.split_once("..");
                     settings.retry = bounds
-                        .map(|(min, max)| RetryPolicy { min: seconds(min), max: seconds(max) });
+                        .map(|(min, max)| RetryPolicy { min: seconds(min), max: seconds(max) })
+                        .map(Backoff::Exponential);
                 }
                 "attempts" => settings.attempts_max = value.parse().ok(),
                 "poison" => settings.poison = Poison::parse("poison", value).unwrap(),

@@ -1,0 +1,1 @@
+//! The history of attempts: what was sent when, and what came of it.

@@ -1,0 +1,1 @@
+//! How many messages go in one request, and how many of them the answer acks.

@@ -1,0 +1,1 @@
+//! A pause for an endpoint that fails, and one probe at its end.

@@ -1,0 +1,1 @@
+//! The request that carries messages: method, headers, body.

@@ -1,0 +1,97 @@
+//! What is sent and what comes back: the words that the parts of pushing share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::push::Endpoint;
+use http::{HeaderMap, Method, StatusCode};
+
+/// Bytes of an answer's body that are read, at most.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// One request, ready to go.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) method: Method,
+    /// All headers but `host` and `content-length`.
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// For everything from the first thought of connecting to the answer's status line.
+    pub(crate) timeout: Duration,
+}
+
+/// What the endpoint answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// The first `ANSWER_BYTES_MAX` bytes, or as much of them as came in time.
+    pub(crate) body: Bytes,
+    /// The address it came from.
+    pub(crate) address: SocketAddr,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+pub(crate) struct NoAnswer {
+    pub(crate) class: Class,
+    /// In words, for the owner of the endpoint.
+    pub(crate) message: Arc<str>,
+    /// The address that was connected to, if it came so far.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+/// What became of an attempt, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// It was acked.
+    Ok,
+    /// No answer in time.
+    Timeout,
+    /// No connection.
+    Connect,
+    /// The host's name has no address.
+    Dns,
+    /// No TLS session.
+    Tls,
+    /// The address may not be connected to.
+    Blocked,
+    /// The connection ended before an answer, or what came is no HTTP.
+    Protocol,
+    /// A status below 200 or of 300 to 399.
+    Http3xx,
+    /// A status of 400 to 499.
+    Http4xx,
+    /// A status of 500 and above.
+    Http5xx,
+    /// The endpoint said itself that trying again is of no use.
+    Permanent,
+    /// The endpoint said itself that it may work later.
+    Transient,
+    /// The endpoint said itself that it is not set up rightly.
+    Config,
+}
+
+impl Class {
+    /// The word users see.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Timeout => "timeout",
+            Self::Connect => "connect",
+            Self::Dns => "dns",
+            Self::Tls => "tls",
+            Self::Blocked => "blocked",
+            Self::Protocol => "protocol",
+            Self::Http3xx => "http_3xx",
+            Self::Http4xx => "http_4xx",
+            Self::Http5xx => "http_5xx",
+            Self::Permanent => "permanent",
+            Self::Transient => "transient",
+            Self::Config => "config",
+        }
+    }
+}

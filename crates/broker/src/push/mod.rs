@@ -1,0 +1,24 @@
+//! Pushing messages to HTTP endpoints, on the same `Delivery` as pulling.
+//!
+//! ```text
+//!   scheduler: who may send now?        pusher: one per subscription
+//!   window, breaker, rate, budget ──►  lease ─► envelope ─► sender ─► outcome ─► ack or nack
+//!                                                 │ token, signature      └─► attempt history
+//! ```
+//!
+//! Nothing is leased before it may be sent, so holding back costs no attempt. Nothing is kept here
+//! that a restart could lose: what is to be sent is derived from the log and the progress.
+
+pub(crate) mod attempts;
+pub(crate) mod batch;
+pub(crate) mod breaker;
+pub(crate) mod budget;
+pub(crate) mod envelope;
+pub(crate) mod exchange;
+pub(crate) mod guard;
+pub(crate) mod outcome;
+pub(crate) mod rate;
+pub(crate) mod sender;
+pub(crate) mod signature;
+pub(crate) mod token;
+pub(crate) mod window;

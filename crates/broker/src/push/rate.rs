@@ -1,0 +1,1 @@
+//! A fixed limit of requests a second.

@@ -1,0 +1,1 @@
+//! Sending one request and reading its answer, over connections that are kept.

@@ -1,0 +1,1 @@
+//! OIDC tokens, and the key pair they are signed with.

@@ -1,0 +1,1 @@
+//! How many requests an endpoint is sent at a time.

@@ -1,0 +1,206 @@
+//! How long a message waits between attempts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Invalid;
+use crate::limits::{ATTEMPTS_MAX, BACKOFF_STEP_MAX, BACKOFF_STEPS_MAX};
+use crate::policy::{RetryPolicy, jitter};
+
+/// How long a message waits after a failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// Doubling, between two bounds.
+    Exponential(RetryPolicy),
+    /// One wait after the other; the last one repeats.
+    Ladder(Arc<[Duration]>),
+    /// Quick retries first, slow ones behind them, then an end.
+    Phases(Phases),
+}
+
+/// Quick retries and slow ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phases {
+    /// The waits of the quick ones.
+    pub fast: RetryPolicy,
+    /// How many quick ones there are.
+    pub fast_retries: u32,
+    /// The wait of each slow one.
+    pub slow_every: Duration,
+    /// How many slow ones there are.
+    pub slow_retries: u32,
+}
+
+impl Phases {
+    /// The first attempt and all retries.
+    pub fn attempts(&self) -> u32 {
+        self.fast_retries.saturating_add(self.slow_retries).saturating_add(1)
+    }
+}
+
+impl Backoff {
+    /// The wait after the failed delivery `attempt`, counted from 1, with up to a tenth of it
+    /// added. What is added depends on `seed` alone, so the same call always gives the same answer.
+    pub fn after(&self, attempt: u32, seed: u64) -> Duration {
+        match self {
+            Self::Exponential(policy) => policy.backoff(attempt, seed),
+            Self::Ladder(steps) => {
+                let at = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+                let wait = steps.get(at).or(steps.last()).copied().unwrap_or_default();
+                wait.saturating_add(jitter(wait, seed))
+            }
+            Self::Phases(phases) if attempt <= phases.fast_retries => {
+                phases.fast.backoff(attempt, seed)
+            }
+            Self::Phases(phases) => {
+                phases.slow_every.saturating_add(jitter(phases.slow_every, seed))
+            }
+        }
+    }
+
+    /// The longest wait, jitter not counted.
+    pub fn longest(&self) -> Duration {
+        match self {
+            Self::Exponential(policy) => policy.max,
+            Self::Ladder(steps) => steps.iter().max().copied().unwrap_or_default(),
+            Self::Phases(phases) => phases.fast.max.max(phases.slow_every),
+        }
+    }
+
+    /// How many attempts it has waits for; `None` = no end.
+    pub fn attempts(&self) -> Option<u32> {
+        match self {
+            Self::Phases(phases) => Some(phases.attempts()),
+            Self::Exponential(_) | Self::Ladder(_) => None,
+        }
+    }
+
+    /// Checks the waits, and how many attempts they make. `field` is the setting's name.
+    pub fn validate(&self, field: &str) -> Result<(), Invalid> {
+        match self {
+            Self::Exponential(policy) => policy.validate(),
+            Self::Ladder(steps) => check_ladder(field, steps),
+            Self::Phases(phases) => check_phases(field, phases),
+        }
+    }
+}
+
+fn check_ladder(field: &str, steps: &[Duration]) -> Result<(), Invalid> {
+    if steps.is_empty() || steps.len() > BACKOFF_STEPS_MAX {
+        let count = steps.len();
+        let problem = format!("{count} waits, 1 to {BACKOFF_STEPS_MAX} are allowed");
+        return Err(Invalid::new(field, problem));
+    }
+    let named = steps.iter().enumerate();
+    named.map(|(at, step)| (format!("{field}[{at}]"), *step)).try_for_each(check_wait)
+}
+
+fn check_phases(field: &str, phases: &Phases) -> Result<(), Invalid> {
+    let Phases { fast, slow_every, .. } = *phases;
+    let waits = [("fast.min", fast.min), ("fast.max", fast.max), ("slow.every", slow_every)];
+    waits
+        .map(|(name, wait)| (format!("{field}.{name}"), wait))
+        .into_iter()
+        .try_for_each(check_wait)?;
+    if fast.min > fast.max {
+        let (min, max) = (fast.min.as_secs_f64(), fast.max.as_secs_f64());
+        let problem = format!("{min} s is longer than fast.max, {max} s");
+        return Err(Invalid::new(format!("{field}.fast.min"), problem));
+    }
+    let attempts = phases.attempts();
+    if attempts <= ATTEMPTS_MAX {
+        return Ok(());
+    }
+    let problem = format!(
+        "the retries make {attempts} attempts together, at most {ATTEMPTS_MAX} are allowed"
+    );
+    Err(Invalid::new(field, problem))
+}
+
+fn check_wait((field, wait): (String, Duration)) -> Result<(), Invalid> {
+    if wait <= BACKOFF_STEP_MAX {
+        return Ok(());
+    }
+    let (given, max) = (wait.as_secs_f64(), BACKOFF_STEP_MAX.as_secs());
+    Err(Invalid::new(field, format!("{given} s, 0 to {max} s are allowed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn ladder(steps: &[u64]) -> Backoff {
+        Backoff::Ladder(steps.iter().copied().map(secs).collect())
+    }
+
+    fn phases() -> Phases {
+        Phases {
+            fast: RetryPolicy { min: secs(5), max: secs(300) },
+            fast_retries: 30,
+            slow_every: secs(3_600),
+            slow_retries: 30,
+        }
+    }
+
+    /// The shortest wait that any seed gives, in seconds.
+    fn least(backoff: &Backoff, attempt: u32) -> u64 {
+        (0..1_000).map(|seed| backoff.after(attempt, seed).as_secs()).min().unwrap()
+    }
+
+    #[test]
+    fn the_last_step_of_a_ladder_repeats() {
+        let ladder = ladder(&[5, 300, 1_800, 7_200]);
+        let waits: Vec<u64> = (1..=6).map(|attempt| least(&ladder, attempt)).collect();
+        assert_eq!(waits, [5, 300, 1_800, 7_200, 7_200, 7_200]);
+        assert_eq!(least(&ladder, u32::MAX), 7_200);
+        assert_eq!((ladder.longest(), ladder.attempts()), (secs(7_200), None));
+    }
+
+    #[test]
+    fn slow_retries_follow_the_fast_ones() {
+        let backoff = Backoff::Phases(phases());
+        let waits: Vec<u64> =
+            [1, 2, 7, 8, 30, 31, 60].map(|attempt| least(&backoff, attempt)).into();
+        assert_eq!(waits, [5, 10, 300, 300, 300, 3_600, 3_600]);
+        assert_eq!((backoff.longest(), backoff.attempts()), (secs(3_600), Some(61)));
+    }
+
+    #[test]
+    fn a_tenth_at_most_is_added() {
+        for seed in 0..1_000 {
+            let wait = ladder(&[100]).after(1, seed);
+            assert!((secs(100)..=secs(110)).contains(&wait), "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn waits_out_of_range_are_named() {
+        let day = 24 * 60 * 60;
+        let check = |backoff: &Backoff| backoff.validate("postrider.backoff");
+        assert_eq!(check(&ladder(&[0, day])), Ok(()));
+        assert_eq!(check(&Backoff::Phases(phases())), Ok(()));
+        for (bad, field) in [
+            (ladder(&[]), "postrider.backoff"),
+            (ladder(&[1; BACKOFF_STEPS_MAX + 1]), "postrider.backoff"),
+            (ladder(&[1, day + 1]), "postrider.backoff[1]"),
+            (
+                Backoff::Phases(Phases { slow_every: secs(day + 1), ..phases() }),
+                "postrider.backoff.slow.every",
+            ),
+            (Backoff::Phases(Phases { slow_retries: 70, ..phases() }), "postrider.backoff"),
+            (
+                Backoff::Phases(Phases {
+                    fast: RetryPolicy { min: secs(9), max: secs(8) },
+                    ..phases()
+                }),
+                "postrider.backoff.fast.min",
+            ),
+        ] {
+            assert_eq!(check(&bad).unwrap_err().field, field, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! How a subscription pushes: where to, in what form, signed how, how much at a time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Invalid;
+use crate::time::Timestamp;
+
+/// Most bytes of an endpoint's address.
+pub const ENDPOINT_BYTES_MAX: usize = 2_048;
+
+/// Where and in what form messages are pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushConfig {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// Google's free attributes, such as `x-goog-version`: kept and shown.
+    pub attributes: BTreeMap<String, String>,
+    /// How long an answer may take, where it is given for pushing.
+    pub timeout: Option<Duration>,
+    /// The token sent along; `None` = none.
+    pub oidc: Option<OidcToken>,
+    /// What the body looks like.
+    pub form: Form,
+}
+
+impl PushConfig {
+    /// Pushes to `endpoint` as Google does by default.
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            attributes: BTreeMap::new(),
+            timeout: None,
+            oidc: None,
+            form: Form::Wrapped,
+        }
+    }
+}
+
+/// What the body of a push looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Google's JSON object around the message.
+    #[default]
+    Wrapped,
+    /// The data alone.
+    Unwrapped {
+        /// Whether ids and attributes are sent as headers.
+        write_metadata: bool,
+    },
+}
+
+/// Whom a token says the sender is, and whom it is meant for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OidcToken {
+    /// The account the token is made for.
+    pub service_account_email: String,
+    /// Whom it is meant for; empty = the endpoint.
+    pub audience: String,
+}
+
+/// The HTTP address messages are pushed to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    text: Arc<str>,
+    uri: http::Uri,
+}
+
+impl Endpoint {
+    /// Reads an address that begins with `http://` or `https://` and names a host.
+    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
+        let bad = |problem: String| Err(Invalid::new(field, problem));
+        if text.len() > ENDPOINT_BYTES_MAX {
+            let bytes = text.len();
+            return bad(format!("{bytes} bytes, at most {ENDPOINT_BYTES_MAX} are allowed"));
+        }
+        if text.contains('#') {
+            return bad("an endpoint has no #fragment: it would never be sent".to_owned());
+        }
+        let uri: http::Uri = match text.parse() {
+            Ok(uri) => uri,
+            Err(error) => return bad(format!("not an HTTP address: {error}")),
+        };
+        match uri.scheme_str() {
+            Some("http" | "https") => {}
+            Some(other) => {
+                let other: String = other.chars().take(32).collect();
+                return bad(format!("begins with {other}://, http:// or https:// is needed"));
+            }
+            None => return bad("begins with neither http:// nor https://".to_owned()),
+        }
+        if uri.host().is_none_or(str::is_empty) {
+            return bad("names no host".to_owned());
+        }
+        let port = uri.authority().and_then(port_text);
+        if port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) || port.is_none()
+        {
+            return Ok(Self { text: text.into(), uri });
+        }
+        bad("its port is not 1 to 65535".to_owned())
+    }
+
+    /// The address as it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The address in its parts.
+    pub fn uri(&self) -> &http::Uri {
+        &self.uri
+    }
+
+    /// Whether it is spoken to over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+
+    /// The host, an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        let host = self.uri.host().unwrap_or_default();
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// The port, given or implied.
+    pub fn port(&self) -> u16 {
+        self.uri.port_u16().unwrap_or(if self.is_secure() { 443 } else { 80 })
+    }
+
+    /// The address without user, password and query: fit for logs.
+    pub fn shown(&self) -> String {
+        let scheme = self.uri.scheme_str().unwrap_or_default();
+        let host = self.uri.host().unwrap_or_default();
+        let port = self.uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{scheme}://{host}{port}{}", self.uri.path())
+    }
+}
+
+/// What stands behind the host's colon, if there is one.
+fn port_text(authority: &http::uri::Authority) -> Option<&str> {
+    let text = authority.as_str();
+    let text = text.rsplit_once('@').map_or(text, |(_, host)| host);
+    match text.rsplit_once(']') {
+        Some((_, behind)) => behind.strip_prefix(':'),
+        None => text.rsplit_once(':').map(|(_, port)| port),
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+/// The HTTP method of a push.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// POST.
+    #[default]
+    Post,
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+}
+
+impl Method {
+    /// Reads `POST`, `PUT` or `PATCH`.
+    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
+        match text {
+            "POST" => Ok(Self::Post),
+            "PUT" => Ok(Self::Put),
+            "PATCH" => Ok(Self::Patch),
+            _ => {
+                let shown: String = text.chars().take(64).collect();
+                Err(Invalid::new(field, format!("{shown:?} is not POST, PUT or PATCH")))
+            }
+        }
+    }
+
+    /// The method's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+        }
+    }
+}
+
+/// Several messages in one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPush {
+    /// Most messages in one request.
+    pub messages: u32,
+    /// Most bytes of them, though one message may be larger.
+    pub bytes: u32,
+    /// How long a request waits for more messages.
+    pub linger: Duration,
+}
+
+/// Standard Webhooks signatures: the secret, and the one before it while both count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signing {
+    /// What requests are signed with.
+    pub secret: Secret,
+    /// The secret before it, and until when requests are signed with it too.
+    pub previous: Option<(Secret, Timestamp)>,
+}
+
+/// A signing secret. Never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<[u8]>);
+
+impl Secret {
+    /// A secret of these bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes of the key.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_http_addresses_with_a_host() {
+        for (text, host, port, is_secure) in [
+            ("http://localhost:8080/push", "localhost", 8080, false),
+            ("https://example.com", "example.com", 443, true),
+            ("http://[::1]:99/a?b=c", "::1", 99, false),
+            ("http://10.0.0.1/", "10.0.0.1", 80, false),
+            ("https://user:pass@example.com:8443/x", "example.com", 8443, true),
+        ] {
+            let endpoint = Endpoint::parse("push_endpoint", text).unwrap();
+            assert_eq!((endpoint.host(), endpoint.port()), (host, port), "{text}");
+            assert_eq!((endpoint.is_secure(), endpoint.text()), (is_secure, text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_address_is_refused() {
+        let long = format!("http://h/{}", "x".repeat(ENDPOINT_BYTES_MAX));
+        for bad in [
+            "",
+            "/push",
+            "example.com/push",
+            "ftp://example.com/",
+            "http://",
+            "http:///x",
+            "http://h:0/",
+            "http://h:65536/",
+            "http://h:x/",
+            "http://h:/",
+            "http://a b/",
+            "http://h/\n",
+            "http://h/x#y",
+            &long,
+        ] {
+            let error = Endpoint::parse("push_config.push_endpoint", bad).unwrap_err();
+            assert_eq!(error.field, "push_config.push_endpoint");
+            assert!(error.problem.len() < 200, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secrets() {
+        let endpoint = Endpoint::parse("f", "https://user:pass@example.com:8443/x?key=1").unwrap();
+        assert_eq!(endpoint.shown(), "https://example.com:8443/x");
+        assert_eq!(format!("{endpoint:?}"), "https://example.com:8443/x");
+        assert_eq!(format!("{:?}", Secret::new(b"hush")), "Secret(..)");
+    }
+}

@@ -150,11 +150,13 @@ impl Delivery {
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
             }
         }
-        if let (Some(lane), Some(failure)) = (self.lanes.get_mut(lane), failure) {
-            let known = lane.trouble.filter(|trouble| trouble.offset == offset);
-            let since = known.map_or(now.wall, |trouble| trouble.since);
-            lane.trouble = Some(Trouble { offset, since, class: failure.class });
+        if let Some(lane) = self.lanes.get_mut(lane) {
             lane.spared = None;
+            if let Some(failure) = failure {
+                let known = lane.trouble.filter(|trouble| trouble.offset == offset);
+                let since = known.map_or(now.wall, |trouble| trouble.since);
+                lane.trouble = Some(Trouble { offset, since, class: failure.class });
+            }
         }
         self.free_hold(lane);
         self.consider(now, lane, failure, effects);

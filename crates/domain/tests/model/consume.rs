@@ -34,6 +34,7 @@ impl World {
             Step::AckForeign(place) => self.with_given(place, Self::ack_foreign),
             Step::NackHeld(place) => self.with_held(place, |world, lease| world.extend(lease, 0)),
             Step::NackAny(place) => self.with_given(place, Self::nack),
+            Step::GiveBack(place) => self.with_given(place, Self::give_back),
             Step::ExtendHeld(place, ticks) => {
                 self.with_held(place, |world, lease| world.extend(lease, ticks));
             }
@@ -127,6 +128,20 @@ impl World {
         assert_eq!(outcome, expected, "nack {lease} of {}", id.offset());
         if is_current {
             self.naive.nack(self.now, lease);
+        }
+        self.finish(effects, Urgency::Ride);
+    }
+
+    /// Like a nack that spends no attempt.
+    fn give_back(&mut self, lease: usize) {
+        let is_current = self.naive.is_current(self.now.moment, lease);
+        let (id, mut effects) = (self.naive.given[lease].id, Effects::default());
+        let outcome = self.delivery.give_back(self.now, &id, &mut effects);
+        tell(|| format!("    give back {lease} of {}: {outcome:?}", id.offset()));
+        let expected = if is_current { ExtendOutcome::Returned } else { ExtendOutcome::Stale };
+        assert_eq!(outcome, expected, "give back {lease} of {}", id.offset());
+        if is_current {
+            self.naive.come_back(self.naive.given[lease].offset);
         }
         self.finish(effects, Urgency::Ride);
     }

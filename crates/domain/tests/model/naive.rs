@@ -167,13 +167,18 @@ impl Naive {
 
     /// A delivery of `offset` failed (C2).
     fn fail(&mut self, now: Now, offset: usize) {
+        self.spots[offset].failed += 1;
+        self.expect_attempt(now, offset, self.spots[offset].failed);
+        self.come_back(offset);
+    }
+
+    /// A lease of `offset` ended without an ack.
+    pub(crate) fn come_back(&mut self, offset: usize) {
         self.void(offset);
         let spot = &mut self.spots[offset];
         spot.held = None;
         spot.is_spared = false;
-        spot.failed += 1;
-        let (count, lane) = (spot.failed, spot.lane);
-        self.expect_attempt(now, offset, count);
+        let lane = spot.lane;
         if self.is_reordering {
             // It comes back in its turn, and only then it is known what it stands before.
             return self.spots[offset].is_known = false;

@@ -57,6 +57,8 @@ pub(crate) enum Step {
     AckForeign(usize),
     NackHeld(usize),
     NackAny(usize),
+    /// Of any lease ever given.
+    GiveBack(usize),
     ExtendHeld(usize, u32),
     ExtendAny(usize, u32),
     Pass(u32),
@@ -163,7 +165,7 @@ impl Kinds {
     }
 }
 
-const KINDS_OF_STEPS: [(usize, Make); 42] = [
+const KINDS_OF_STEPS: [(usize, Make); 43] = [
     (8, any_publish),
     (1, |random| Step::PublishTo {
         subscription: SubscriptionId(random.between(1, 3) as u64),
@@ -186,6 +188,7 @@ const KINDS_OF_STEPS: [(usize, Make); 42] = [
     (1, |random| Step::AckForeign(random.below(1_000))),
     (6, |random| Step::NackHeld(random.below(1_000))),
     (2, |random| Step::NackAny(random.below(1_000))),
+    (3, |random| Step::GiveBack(random.below(1_000))),
     (3, |random| Step::ExtendHeld(random.below(1_000), any_ticks(random))),
     (1, |random| Step::ExtendAny(random.below(1_000), any_ticks(random))),
     (4, |random| Step::Pass(any_ticks(random))),

@@ -69,7 +69,7 @@ impl Stage {
             }
             "lease" => self.lease(&words, &mut effects),
             "drain" => self.drain(&words, &mut effects),
-            "ack" | "nack" | "extend" => self.answer(name, &words, &mut effects),
+            "ack" | "nack" | "give-back" | "extend" => self.answer(name, &words, &mut effects),
             "settle" | "spare" | "lanes" | "release" | "skip" => {
                 self.operate(name, &words, &mut effects)
             }
@@ -223,6 +223,7 @@ impl Stage {
                 }
                 "attempts" => settings.attempts_max = value.parse().ok(),
                 "poison" => settings.poison = Poison::parse("poison", value).unwrap(),
+                "push" => settings.is_push = value == "yes",
                 "paused" => settings.is_paused = value == "yes",
                 other => panic!("no setting {other}"),
             }
@@ -309,7 +310,12 @@ impl Stage {
         let (id, now) = (self.id(words.word(0)), self.now);
         match name {
             "ack" => readable(&self.delivery.ack(now.moment, &id, self.log.end(), effects)),
-            "nack" => readable(&self.delivery.nack(now, &id, &Failure::NACK, effects)),
+            "nack" => {
+                let retry_after = words.named("retry-after").map(seconds);
+                let failure = Failure { retry_after, ..Failure::NACK };
+                readable(&self.delivery.nack(now, &id, &failure, effects))
+            }
+            "give-back" => readable(&self.delivery.give_back(now, &id, effects)),
             _ => readable(&self.delivery.extend(now, &id, words.seconds(1), effects)),
         }
     }

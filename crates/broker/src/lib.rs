@@ -37,6 +37,7 @@ pub use consumer::Consumer;
 pub use definition::Unreadable;
 pub use error::{Error, Resource, Result};
 pub use options::Options;
+pub use push::options::{PushOptions, RetryDefault, Success};
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;
 pub use subscription::{AckReport, Cursor, Subscription};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audit::{Audit, AuditLog};
+use crate::push::options::PushOptions;
 
 /// What the broker can be told.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub struct Options {
     pub dead_letter_retention: Duration,
     /// Who keeps the record of what operators do by hand.
     pub audit: Arc<dyn Audit>,
+    /// How messages are pushed.
+    pub push: PushOptions,
 }
 
 impl Default for Options {
@@ -25,6 +28,7 @@ impl Default for Options {
             progress_flush: Duration::from_secs(5),
             dead_letter_retention: 14 * DAY,
             audit: Arc::new(AuditLog),
+            push: PushOptions::default(),
         }
     }
 }
@@ -34,6 +38,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("progress_flush", &self.progress_flush)
             .field("dead_letter_retention", &self.dead_letter_retention)
+            .field("push", &self.push)
             .finish_non_exhaustive()
     }
 }

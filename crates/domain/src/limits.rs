@@ -110,8 +110,38 @@ pub const BACKOFF_STEPS_MAX: usize = 100;
 pub const PACE_MIN: Duration = Duration::from_millis(100);
 /// The longest such wait. Ours.
 pub const PACE_MAX: Duration = Duration::from_secs(60);
+/// The shortest time an endpoint may be given for its answer. Ours.
+pub const PUSH_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// The longest time an endpoint may be given for its answer. Ours: Google's longest ack deadline.
 pub const PUSH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Entries of `push_config.attributes`, at most. Ours.
+pub const PUSH_ATTRIBUTES_MAX: usize = 64;
+/// Bytes of the `service_account_email` of a token, at most (RFC 5321). It has one at least.
+pub const OIDC_EMAIL_BYTES_MAX: usize = 254;
+/// Bytes of the `audience` of a token, at most. Ours.
+pub const OIDC_AUDIENCE_BYTES_MAX: usize = 2_048;
+/// Entries of `postrider.headers`, at most. Ours.
+pub const HEADERS_MAX: usize = 64;
+/// Bytes of a header's name, at most. Ours.
+pub const HEADER_NAME_BYTES_MAX: usize = 256;
+/// Bytes of a header's value, at most. Ours.
+pub const HEADER_VALUE_BYTES_MAX: usize = 4_096;
+/// Bytes of a signing secret, at least: as Standard Webhooks has it.
+pub const SECRET_BYTES_MIN: usize = 24;
+/// Bytes of a signing secret, at most: as Standard Webhooks has it.
+pub const SECRET_BYTES_MAX: usize = 64;
+/// How long a secret counts after it was rotated. Ours.
+pub const SECRET_PREVIOUS_VALID: Duration = Duration::from_secs(DAY_S);
+/// Messages of one batch, at most. Ours: what one publish holds.
+pub const BATCH_MESSAGES_MAX: u32 = 1_000;
+/// Bytes of one batch that a subscription may ask for, at least. Ours.
+pub const BATCH_BYTES_MIN: u32 = 1 << 10;
+/// Bytes of one batch that a subscription may ask for, at most. Ours.
+pub const BATCH_BYTES_MAX: u32 = 10 << 20;
+/// How long a batch may wait for more messages, at most. Ours.
+pub const BATCH_LINGER_MAX: Duration = Duration::from_secs(10);
+/// Pushes a second that a subscription may be limited to, at most; one at least. Ours.
+pub const PUSH_RATE_MAX: u32 = 100_000;
 /// Bytes of a `client_id` on a StreamingPull, at most. Ours.
 pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
 /// Parentheses and negations inside each other in a filter, at most. Ours: it bounds the stack that

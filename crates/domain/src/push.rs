@@ -5,7 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::error::Invalid;
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRET_PREVIOUS_VALID};
 use crate::time::Timestamp;
 
 /// Most bytes of an endpoint's address.
@@ -200,6 +204,13 @@ pub struct BatchPush {
     pub linger: Duration,
 }
 
+impl Default for BatchPush {
+    /// What is not given.
+    fn default() -> Self {
+        Self { messages: 100, bytes: 1 << 20, linger: Duration::ZERO }
+    }
+}
+
 /// Standard Webhooks signatures: the secret, and the one before it while both count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signing {
@@ -209,14 +220,65 @@ pub struct Signing {
     pub previous: Option<(Secret, Timestamp)>,
 }
 
+impl Signing {
+    /// Signs with `secret` alone.
+    pub fn new(secret: Secret) -> Self {
+        Self { secret, previous: None }
+    }
+
+    /// Signs with `secret` from `now` on, and for a day with the one before it too, so that a
+    /// receiver that knows only one of them finds its signature.
+    pub fn rotated(&self, secret: Secret, now: Timestamp) -> Self {
+        let until = now.plus(SECRET_PREVIOUS_VALID);
+        Self { secret, previous: Some((self.secret.clone(), until)) }
+    }
+
+    /// Until when the secret before it counts; `None` = it does not.
+    pub fn previous_valid_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.previous.as_ref().map(|(_, until)| *until).filter(|until| *until > now)
+    }
+}
+
 /// A signing secret. Never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<[u8]>);
+
+/// What the text of a secret begins with, as Standard Webhooks has it.
+const SECRET_PREFIX: &str = "whsec_";
 
 impl Secret {
     /// A secret of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         Self(bytes.into())
+    }
+
+    /// Reads `whsec_` and the bytes in base64. What was given is never in the error.
+    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
+        let encoded = text.strip_prefix(SECRET_PREFIX);
+        let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
+        let Some(bytes) = bytes else {
+            return Err(Invalid::new(field, "not whsec_ and bytes in base64 behind it"));
+        };
+        let secret = Self(bytes.into());
+        secret.validate(field)?;
+        Ok(secret)
+    }
+
+    /// The text that `parse` reads.
+    pub fn text(&self) -> String {
+        format!("{SECRET_PREFIX}{}", STANDARD.encode(&self.0))
+    }
+
+    /// Checks its length.
+    pub fn validate(&self, field: &str) -> Result<(), Invalid> {
+        if (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&self.0.len()) {
+            return Ok(());
+        }
+        let problem = format!(
+            "a secret of {} bytes, {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} are allowed",
+            self.0.len()
+        );
+        Err(Invalid::new(field, problem))
     }
 
     /// The bytes of the key.
@@ -281,5 +343,37 @@ mod tests {
         assert_eq!(endpoint.shown(), "https://example.com:8443/x");
         assert_eq!(format!("{endpoint:?}"), "https://example.com:8443/x");
         assert_eq!(format!("{:?}", Secret::new(b"hush")), "Secret(..)");
+    }
+
+    #[test]
+    fn a_secret_is_read_as_it_is_shown() {
+        for bytes in [24, 32, 64] {
+            let secret = Secret::new(&vec![0xfb; bytes]);
+            assert!(secret.text().starts_with("whsec_"), "{bytes}");
+            assert_eq!(Secret::parse("f", &secret.text()), Ok(secret));
+        }
+    }
+
+    #[test]
+    fn a_bad_secret_is_refused_without_showing_it() {
+        let short = Secret::new(&[7; 23]).text();
+        let long = Secret::new(&[7; 65]).text();
+        let bare = STANDARD.encode([7; 32]);
+        for bad in ["", "whsec_", "whsec_hush!", "hush", &short, &long, &bare] {
+            let error = Secret::parse("postrider.signing.secret", bad).unwrap_err();
+            assert_eq!(error.field, "postrider.signing.secret");
+            assert!(!error.problem.contains("hush") && !error.problem.contains("BwcH"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rotated_secret_counts_for_a_day() {
+        let (old, new) = (Secret::new(&[1; 32]), Secret::new(&[2; 32]));
+        let now = Timestamp(5_000_000);
+        let until = now.plus(Duration::from_secs(86_400));
+        let rotated = Signing::new(old.clone()).rotated(new.clone(), now);
+        assert_eq!(rotated, Signing { secret: new, previous: Some((old, until)) });
+        assert_eq!(rotated.previous_valid_until(now), Some(until));
+        assert_eq!(rotated.previous_valid_until(until), None);
     }
 }

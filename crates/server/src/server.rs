@@ -183,6 +183,7 @@ fn options(config: &Config) -> broker::Options {
             // There is no folder to keep it in.
             config::Engine::Memory => plain.audit,
         },
+        push: plain.push,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::limits::ACK_DEADLINE_DEFAULT;
 use domain::subscription::Start;
 use domain::{
     DeadLetterPolicy, Filter, Offset, Poison, RetryPolicy, SubscriptionName, Timestamp, TopicId,
@@ -11,6 +12,7 @@ use domain::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::push::{self, BackoffForm, BatchForm, PushForm, SigningForm};
 use super::{Unreadable, millis};
 
 /// What came later has a default, so that a definition of an earlier version still reads.
@@ -51,6 +53,23 @@ struct Form {
     lane_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     attempts_max: Option<u32>,
+    /// Where it is missing, a deadline other than the default was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    is_ack_deadline_given: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    push: Option<PushForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backoff: Option<BackoffForm>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signing: Option<SigningForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    batch: Option<BatchForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate_max: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,7 +83,7 @@ enum StartForm {
 
 /// To the nanosecond: what a client set is what it shall see.
 #[derive(Serialize, Deserialize)]
-struct RetryForm {
+pub(super) struct RetryForm {
     min: Duration,
     max: Duration,
 }
@@ -114,6 +133,14 @@ impl StoredSubscription {
             poison: (settings.poison != Poison::default()).then(|| settings.poison.to_string()),
             lane_by: settings.lane_by.clone(),
             attempts_max: settings.attempts_max,
+            is_ack_deadline_given: Some(settings.is_ack_deadline_given),
+            push: settings.push.as_ref().map(Into::into),
+            backoff: settings.backoff.as_ref().map(Into::into),
+            headers: settings.headers.clone(),
+            method: push::method_form(settings.method),
+            signing: settings.signing.as_ref().map(Into::into),
+            batch: settings.batch.map(Into::into),
+            rate_max: settings.rate_max,
         };
         Ok(serde_json::to_vec(&form)?.into())
     }
@@ -128,8 +155,11 @@ impl StoredSubscription {
 
 impl Form {
     fn settings(self, name: SubscriptionName) -> Result<domain::Subscription, Unreadable> {
+        let ack_deadline = Duration::from_millis(self.ack_deadline_ms);
+        let is_other = ack_deadline != ACK_DEADLINE_DEFAULT;
         Ok(domain::Subscription {
-            ack_deadline: Duration::from_millis(self.ack_deadline_ms),
+            ack_deadline,
+            is_ack_deadline_given: self.is_ack_deadline_given.unwrap_or(is_other),
             retain_acked_messages: self.retain_acked_messages,
             message_retention: Duration::from_millis(self.message_retention_ms),
             labels: self.labels,
@@ -151,6 +181,13 @@ impl Form {
             start: self.start.into(),
             description: self.description,
             metadata: self.metadata,
+            push: self.push.map(PushForm::read).transpose()?,
+            backoff: self.backoff.map(Into::into),
+            headers: self.headers,
+            method: push::read_method(self.method)?,
+            signing: self.signing.map(SigningForm::read).transpose()?,
+            batch: self.batch.map(Into::into),
+            rate_max: self.rate_max,
             ..domain::Subscription::new(name, TopicName::parse("topic", &self.topic)?)
         })
     }
@@ -210,6 +247,12 @@ impl DeadLetterForm {
 
 #[cfg(test)]
 mod tests {
+    use domain::Backoff;
+    use domain::backoff::Phases;
+    use domain::push::{
+        BatchPush, Endpoint, Form as PushedForm, Method, OidcToken, PushConfig, Secret, Signing,
+    };
+
     use super::*;
 
     const NAME: &str = "projects/p/subscriptions/sub";
@@ -272,6 +315,61 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_of_pushing_comes_back() {
+        let endpoint = Endpoint::parse("e", "https://u:p@example.com/push?key=1").unwrap();
+        let pushing = domain::Subscription {
+            is_ack_deadline_given: true,
+            push: Some(PushConfig {
+                attributes: BTreeMap::from([("x-goog-version".to_owned(), "v1".to_owned())]),
+                timeout: Some(Duration::from_secs(7)),
+                oidc: Some(OidcToken {
+                    service_account_email: "push@example.com".to_owned(),
+                    audience: "me".to_owned(),
+                }),
+                form: PushedForm::Unwrapped { write_metadata: true },
+                ..PushConfig::new(endpoint.clone())
+            }),
+            backoff: Some(Backoff::Ladder([Duration::new(5, 1), Duration::ZERO].into())),
+            headers: BTreeMap::from([("x-tenant".to_owned(), "blue".to_owned())]),
+            method: Method::Put,
+            signing: Some(Signing {
+                secret: Secret::new(&[1; 32]),
+                previous: Some((Secret::new(&[2; 24]), Timestamp(99))),
+            }),
+            batch: Some(BatchPush::default()),
+            rate_max: Some(50),
+            ..plain()
+        };
+        comes_back(pushing.clone());
+        comes_back(domain::Subscription {
+            push: Some(PushConfig::new(endpoint)),
+            backoff: Some(Backoff::Phases(Phases {
+                fast: RetryPolicy { min: Duration::from_secs(5), max: Duration::from_secs(300) },
+                fast_retries: 30,
+                slow_every: Duration::from_secs(3_600),
+                slow_retries: 30,
+            })),
+            signing: Some(Signing::new(Secret::new(&[1; 64]))),
+            ..pushing
+        });
+    }
+
+    #[test]
+    fn a_deadline_other_than_the_default_was_given() {
+        let read = |ack_deadline_ms: u64| {
+            let value = format!(
+                r#"{{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
+                "ack_deadline_ms":{ack_deadline_ms},"retain_acked_messages":false,
+                "message_retention_ms":604800000,"labels":{{}},"expiration_ms":2678400000,
+                "start":"latest"}}"#
+            );
+            StoredSubscription::decode(NAME, value.as_bytes()).unwrap().settings
+        };
+        assert!(read(20_000).is_ack_deadline_given);
+        assert!(!read(10_000).is_ack_deadline_given);
+    }
+
+    #[test]
     fn a_definition_of_the_first_version_still_reads() {
         let value = br#"{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
             "ack_deadline_ms":10000,"retain_acked_messages":false,
@@ -293,6 +391,14 @@ mod tests {
                 "ack_deadline_ms":10000,"retain_acked_messages":false,
                 "message_retention_ms":604800000,"labels":{},"expiration_ms":null,
                 "start":"latest","poison":"later"}"#,
+            r#"{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
+                "ack_deadline_ms":10000,"retain_acked_messages":false,
+                "message_retention_ms":604800000,"labels":{},"expiration_ms":null,
+                "start":"latest","push":{"endpoint":"ftp://h"}}"#,
+            r#"{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
+                "ack_deadline_ms":10000,"retain_acked_messages":false,
+                "message_retention_ms":604800000,"labels":{},"expiration_ms":null,
+                "start":"latest","signing":{"secret":"whsec_"}}"#,
         ] {
             assert!(StoredSubscription::decode(NAME, value.as_bytes()).is_err(), "{value}");
         }

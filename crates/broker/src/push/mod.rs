@@ -16,6 +16,7 @@ pub(crate) mod budget;
 pub(crate) mod envelope;
 pub(crate) mod exchange;
 pub(crate) mod guard;
+pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod rate;
 pub(crate) mod sender;

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::committer::Committer;
 use super::database::{Database, Meta, is_disk_full, put_meta};
+use super::files::Files;
 use super::group::tail_groups_bytes;
 use super::keeper::Keeper;
 use super::pending::Pending;
@@ -19,7 +20,6 @@ use super::real::FolderLock;
 use super::recovery::Recovered;
 use super::scan::unavailable;
 use super::seam::Disk;
-use super::segments::Files;
 use super::tail::Ring;
 use super::topic::{Topic, Topics};
 use super::wal::{Wal, Writer};

@@ -1,1 +1,134 @@
 //! How many messages go in one request, and how many of them the answer acks.
+
+use domain::push::BatchPush;
+use serde::Deserialize;
+
+/// How many messages the next request of a lane may carry. A request that fails is sent again
+/// as single messages, so that only the one that cannot be taken spends attempts.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchSize {
+    messages: usize,
+    messages_max: usize,
+}
+
+impl BatchSize {
+    /// Begins with as many as the settings allow.
+    pub(crate) fn new(settings: &BatchPush) -> Self {
+        let messages = usize::try_from(settings.messages).unwrap_or(usize::MAX).max(1);
+        Self { messages, messages_max: messages }
+    }
+
+    /// How many messages may go now.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// All that was sent was acked.
+    pub(crate) fn on_success(&mut self) {
+        self.messages = self.messages.saturating_mul(2).min(self.messages_max);
+    }
+
+    /// Something that was sent was not acked.
+    pub(crate) fn on_failure(&mut self) {
+        self.messages = 1;
+    }
+}
+
+/// How many of `sent` messages, counted from the first, a successful answer with this body acks:
+/// what a JSON object says in `acked`, and all of them where it says nothing.
+pub(crate) fn acked(body: &[u8], sent: usize) -> usize {
+    // A JSON array would be read as the fields of the object in their order.
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return sent;
+    }
+    match serde_json::from_slice::<BatchAnswer>(body) {
+        Ok(BatchAnswer { acked: Some(acked) }) => usize::try_from(acked).unwrap_or(sent).min(sent),
+        _ => sent,
+    }
+}
+
+#[derive(Deserialize)]
+struct BatchAnswer {
+    #[serde(default)]
+    acked: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_failure_shrinks_to_one_and_successes_double() {
+        let settings = BatchPush { messages: 100, bytes: 1 << 20, linger: Duration::ZERO };
+        let mut size = BatchSize::new(&settings);
+        assert_eq!(size.messages(), 100);
+        size.on_failure();
+        let mut sizes = Vec::new();
+        for _ in 0..9 {
+            sizes.push(size.messages());
+            size.on_success();
+        }
+        assert_eq!(sizes, [1, 2, 4, 8, 16, 32, 64, 100, 100]);
+    }
+
+    #[test]
+    fn only_an_object_with_a_whole_number_acks_a_part() {
+        let long = format!(r#"{{"note": "{}", "acked": 2}}"#, "x".repeat(60_000));
+        for (body, expected) in [
+            (r#"{"acked": 3}"#, 3),
+            (" \r\n\t{\"acked\":0}\n", 0),
+            (r#"{"ok": [1, {"acked": 1}], "acked": 4, "more": null}"#, 4),
+            (r#"{"acked": 10}"#, 10),
+            (r#"{"acked": 11}"#, 10),
+            (r#"{"acked": 18446744073709551615}"#, 10),
+            (long.as_str(), 2),
+            ("", 10),
+            ("ok", 10),
+            ("{}", 10),
+            ("3", 10),
+            ("[3]", 10),
+            (r#"[{"acked": 3}]"#, 10),
+            (r#"{"acked": "3"}"#, 10),
+            (r#"{"acked": 3.0}"#, 10),
+            (r#"{"acked": -1}"#, 10),
+            (r#"{"acked": null}"#, 10),
+            (r#"{"acked": 1e1}"#, 10),
+            (r#"{"acked": 99999999999999999999}"#, 10),
+            (r#"{"acked": 3, "acked": 4}"#, 10),
+            (r#"{"acked": 3"#, 10),
+            (r#"{"acked": 3} x"#, 10),
+        ] {
+            assert_eq!(acked(body.as_bytes(), 10), expected, "{body:.60}");
+        }
+        let deep = format!(r#"{{"a": {}"#, "[".repeat(60_000));
+        assert_eq!(acked(deep.as_bytes(), 10), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_acks_more_than_was_sent_or_panics(
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            sent in 0..1_000_usize,
+        ) {
+            prop_assert!(acked(&body, sent) <= sent);
+        }
+
+        #[test]
+        fn almost_right_bodies_neither(
+            body in "\\{?[ \"acked:0-9,{}.e\\[\\]\\-]{0,30}\\}?",
+            sent in 0..1_000_usize,
+        ) {
+            prop_assert!(acked(body.as_bytes(), sent) <= sent);
+        }
+
+        #[test]
+        fn the_number_said_is_the_number_acked(count: u64, sent in 0..1_000_usize) {
+            let body = format!("{{\"acked\":{count}}}");
+            let expected = usize::try_from(count).unwrap_or(usize::MAX).min(sent);
+            prop_assert_eq!(acked(body.as_bytes(), sent), expected);
+        }
+    }
+}

@@ -1,1 +1,297 @@
 //! How many requests an endpoint is sent at a time.
+//!
+//! ```text
+//! limit   slow start: +1 a success   ╱╲      then +1 a round trip
+//!   │                              ╱    ╲ halved          ___----
+//!   │                            ╱        ╲_______-----╱
+//!   4 ─────────────────────────╱
+//! ```
+
+use std::time::Duration;
+
+use domain::Moment;
+
+/// Requests at a time for an endpoint of which nothing is known.
+const START: usize = 4;
+/// Most requests at a time.
+const MAX: u64 = 3_000;
+/// Up to here a window grows by one with each success, whatever happened before.
+const THRESHOLD_MIN: u64 = 64;
+/// Growth waits while answers take longer than this.
+const LATENCY_MAX: Duration = Duration::from_secs(1);
+/// Failures within this time count as one round trip, where the endpoint never answered or
+/// answers faster.
+const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
+
+/// The whole of a fixed point number: limits and shares are counted in parts of it.
+const ONE: u64 = 1 << 20;
+/// Growth waits while a smaller share than this is acked.
+const ACKED_MIN: u64 = ONE / 100 * 99;
+/// An answer moves the smoothed share of acks by one part of so many.
+const ACKED_PARTS: u64 = 128;
+/// An answer moves the smoothed latency by one part of so many.
+const LATENCY_PARTS: u32 = 8;
+
+/// An endpoint's window: how many requests it may have at a time, learnt from how it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    /// In parts of `ONE`.
+    limit: u64,
+    /// Below it growth is by one a success, above it by one a round trip.
+    threshold: u64,
+    /// The limit before the failures in a row that are being counted.
+    before: Option<u64>,
+    latency: Option<Duration>,
+    /// The smoothed share of acks, in parts of `ONE`.
+    acked: u64,
+    halved_at: Option<Moment>,
+    round: Round,
+}
+
+/// About one round trip: as many successes as the limit was when it began.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    limit: usize,
+    left: usize,
+    /// Most requests that were in flight in it. Answers come in bunches, so how many there are
+    /// at one answer says little.
+    in_flight: usize,
+}
+
+impl Round {
+    fn begin(limit: usize) -> Self {
+        Self { limit, left: limit, in_flight: 0 }
+    }
+
+    fn is_window_used(&self) -> bool {
+        self.in_flight.saturating_mul(4) >= self.limit.saturating_mul(3)
+    }
+}
+
+impl Window {
+    /// The window of an endpoint of which nothing is known.
+    pub(crate) fn new() -> Self {
+        Self {
+            limit: START as u64 * ONE,
+            threshold: MAX * ONE,
+            before: None,
+            latency: None,
+            acked: ONE,
+            halved_at: None,
+            round: Round::begin(START),
+        }
+    }
+
+    /// How many requests there may be at a time; at least one.
+    pub(crate) fn limit(&self) -> usize {
+        usize::try_from(self.limit / ONE).unwrap_or(usize::MAX)
+    }
+
+    /// A request was acked after `latency`, as one of `in_flight`. A window that was not nearly
+    /// used up does not grow: nothing was learnt about more than was in flight.
+    pub(crate) fn on_success(&mut self, latency: Duration, in_flight: usize) {
+        self.before = None;
+        self.acked += (ONE - self.acked).div_ceil(ACKED_PARTS);
+        let smoothed = self.latency.unwrap_or(latency);
+        let kept = smoothed / LATENCY_PARTS * (LATENCY_PARTS - 1);
+        self.latency = Some(kept + latency / LATENCY_PARTS);
+        self.round.in_flight = self.round.in_flight.max(in_flight);
+        if self.round.is_window_used() && self.may_grow() {
+            let by = if self.limit < self.threshold { ONE } else { ONE * ONE / self.limit };
+            self.limit = (self.limit + by).min(MAX * ONE);
+        }
+        self.round.left = self.round.left.saturating_sub(1);
+        if self.round.left == 0 {
+            self.round = Round::begin(self.limit());
+        }
+    }
+
+    /// A request failed: the window is halved, unless it already was within this round trip.
+    pub(crate) fn on_failure(&mut self, now: Moment) {
+        self.acked -= self.acked / ACKED_PARTS;
+        let round_trip = self.latency.unwrap_or_default().max(ROUND_TRIP_MIN);
+        if self.halved_at.is_some_and(|at| now.since(at) < round_trip) {
+            return;
+        }
+        self.halved_at = Some(now);
+        self.shrink_to(self.limit / 2);
+    }
+
+    /// The endpoint asked to be left alone: afterwards it is sent one request at a time.
+    pub(crate) fn on_retry_after(&mut self) {
+        self.shrink_to(ONE);
+    }
+
+    /// An endpoint that was down answers again: it gets half of what it could take before. The
+    /// failures since then say nothing about now, so they no longer hold the growth back.
+    pub(crate) fn on_recovered(&mut self) {
+        let half = self.before.take().unwrap_or_default() / 2;
+        self.limit = self.limit.max(half);
+        self.acked = ONE;
+        self.round = Round::begin(self.limit());
+    }
+
+    fn may_grow(&self) -> bool {
+        self.acked >= ACKED_MIN && self.latency.is_none_or(|latency| latency <= LATENCY_MAX)
+    }
+
+    fn shrink_to(&mut self, limit: u64) {
+        self.before.get_or_insert(self.limit);
+        self.threshold = (self.limit / 2).max(THRESHOLD_MIN * ONE);
+        self.limit = limit.max(ONE);
+        self.round = Round::begin(self.limit());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const QUICK: Duration = Duration::from_millis(5);
+
+    /// `rounds` full windows, whose answers all come before the next is sent.
+    fn succeed(window: &mut Window, latency: Duration, rounds: usize) {
+        for _ in 0..rounds {
+            for in_flight in (1..=window.limit()).rev() {
+                window.on_success(latency, in_flight);
+            }
+        }
+    }
+
+    fn ms(ms: u64) -> Moment {
+        Moment(ms * 1_000)
+    }
+
+    #[test]
+    fn a_window_starts_at_four_and_doubles_each_round_trip_up_to_3000() {
+        let mut window = Window::new();
+        assert_eq!(window.limit(), 4);
+        succeed(&mut window, QUICK, 1);
+        assert_eq!(window.limit(), 8);
+        succeed(&mut window, QUICK, 8);
+        assert_eq!(window.limit(), 2_048);
+        succeed(&mut window, QUICK, 2);
+        assert_eq!(window.limit(), 3_000);
+    }
+
+    #[test]
+    fn after_a_failure_it_grows_by_one_a_round_trip() {
+        let mut window = Window::new();
+        succeed(&mut window, QUICK, 6);
+        assert_eq!(window.limit(), 256);
+        window.on_failure(ms(100));
+        assert_eq!(window.limit(), 128);
+        succeed(&mut window, QUICK, 1);
+        assert!((128..=129).contains(&window.limit()));
+        succeed(&mut window, QUICK, 10);
+        assert!((136..=140).contains(&window.limit()), "{}", window.limit());
+    }
+
+    #[test]
+    fn it_is_halved_once_a_round_trip_and_never_below_one() {
+        let mut window = Window::new();
+        window.on_success(Duration::from_millis(200), 1);
+        succeed(&mut window, Duration::from_millis(200), 1);
+        let before = window.limit();
+        window.on_failure(ms(1_000));
+        window.on_failure(ms(1_001));
+        window.on_failure(ms(1_199));
+        assert_eq!(window.limit(), before / 2);
+        window.on_failure(ms(1_201));
+        assert_eq!(window.limit(), before / 4);
+        for at in 2..20 {
+            window.on_failure(ms(at * 1_000));
+        }
+        assert_eq!(window.limit(), 1);
+    }
+
+    #[test]
+    fn it_does_not_grow_while_answers_take_longer_than_a_second() {
+        let mut window = Window::new();
+        succeed(&mut window, Duration::from_millis(1_001), 20);
+        assert_eq!(window.limit(), 4);
+        succeed(&mut window, QUICK, 3);
+        assert!(window.limit() > 4);
+    }
+
+    #[test]
+    fn it_does_not_grow_while_fewer_than_99_of_100_are_acked() {
+        let mut window = Window::new();
+        for round in 0..1_000_u64 {
+            window.on_failure(ms(round));
+            for _ in 0..50 {
+                window.on_success(QUICK, 3_000);
+            }
+        }
+        assert_eq!(window.limit(), 1);
+        for _ in 0..1_000 {
+            window.on_success(QUICK, 3_000);
+        }
+        assert!(window.limit() > 64);
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut window = Window::new();
+        for _ in 0..1_000 {
+            window.on_success(QUICK, 1);
+        }
+        assert_eq!(window.limit(), 4);
+    }
+
+    #[test]
+    fn an_endpoint_that_recovers_gets_half_of_what_it_had() {
+        let mut window = Window::new();
+        succeed(&mut window, QUICK, 5);
+        assert_eq!(window.limit(), 128);
+        for at in 1..10 {
+            window.on_failure(ms(at * 1_000));
+        }
+        assert_eq!(window.limit(), 1);
+        window.on_recovered();
+        assert_eq!(window.limit(), 64);
+        succeed(&mut window, QUICK, 4);
+        assert!((66..=68).contains(&window.limit()), "{}", window.limit());
+    }
+
+    #[test]
+    fn recovering_never_shrinks_a_window() {
+        let mut window = Window::new();
+        window.on_failure(ms(0));
+        window.on_recovered();
+        assert_eq!(window.limit(), 2);
+        window.on_recovered();
+        assert_eq!(window.limit(), 2);
+    }
+
+    #[test]
+    fn retry_after_leaves_one_request_at_a_time() {
+        let mut window = Window::new();
+        succeed(&mut window, QUICK, 5);
+        window.on_retry_after();
+        assert_eq!(window.limit(), 1);
+        window.on_recovered();
+        assert_eq!(window.limit(), 64);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_limit_stays_in_bounds(
+            events in proptest::collection::vec((0..4_u8, 0..3_000_u64, 0..4_000_usize), 0..500),
+        ) {
+            let (mut window, mut now) = (Window::new(), Moment(0));
+            for (event, latency_ms, in_flight) in events {
+                let latency = Duration::from_millis(latency_ms);
+                now = now.plus(latency);
+                match event {
+                    0 => window.on_failure(now),
+                    1 => window.on_retry_after(),
+                    2 => window.on_recovered(),
+                    _ => window.on_success(latency, in_flight),
+                }
+                prop_assert!((1..=3_000).contains(&window.limit()));
+            }
+        }
+    }
+}

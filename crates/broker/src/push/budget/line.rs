@@ -1,0 +1,270 @@
+//! Who holds slots, who waits for one, and who is next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::task::Waker;
+
+/// No endpoint may hold more slots than this, or than a twentieth if that is more, while others
+/// wait.
+const CAP_MIN: usize = 4;
+/// Charged for a request of an endpoint of which nothing is known, in microseconds.
+const CHARGE_FIRST: u64 = 1_000_000;
+/// No endpoint is charged further ahead of the others than this, so that what it held while
+/// nobody else wanted it does not shut it out later.
+const DEBT_MAX: u64 = 30_000_000;
+/// A request moves what is expected of the next by one part of so many.
+const CHARGE_PARTS: u64 = 4;
+
+/// The budget's state. After each call that may free something, `grant_next` is called until it
+/// has nothing more to give: nobody waits for what is free.
+pub(super) struct State {
+    max: usize,
+    /// What endpoints that are not proven, or hold more than their cap, may not use.
+    reserve: usize,
+    cap: usize,
+    in_flight: usize,
+    /// How many of these are held by endpoints that are not proven.
+    unproven: usize,
+    /// The virtual time of the last that was let in, if no earlier one had more.
+    floor: u64,
+    next_ticket: u64,
+    endpoints: Vec<Endpoint>,
+    /// Places in `endpoints` that can be used again.
+    vacant: Vec<usize>,
+    /// Endpoints that wait, by what stands in their way.
+    lines: [BTreeSet<Place>; 4],
+}
+
+/// An endpoint's place in a line: virtual time, ticket of its first caller, key.
+type Place = (u64, u64, usize);
+
+struct Endpoint {
+    is_proven: bool,
+    held: usize,
+    virtual_time: u64,
+    /// What its next request will be charged.
+    expected: u64,
+    /// Callers that wait, by ticket: in the order in which they came.
+    waiting: BTreeMap<u64, Waker>,
+    /// Callers that were granted a slot and did not fetch it yet, with what was charged for it.
+    granted: BTreeMap<u64, u64>,
+    /// Where it stands, if it waits.
+    place: Option<(Line, Place)>,
+}
+
+/// What stands in the way of those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Proven,
+    Unproven,
+    /// Holds all it may while others wait.
+    Capped,
+    CappedUnproven,
+}
+
+impl State {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max,
+            reserve: max / 10,
+            cap: CAP_MIN.max(max / 20),
+            in_flight: 0,
+            unproven: 0,
+            floor: 0,
+            next_ticket: 0,
+            endpoints: Vec::new(),
+            vacant: Vec::new(),
+            lines: Default::default(),
+        }
+    }
+
+    pub(super) fn join(&mut self) -> usize {
+        let endpoint = Endpoint::new();
+        match self.vacant.pop() {
+            Some(key) => {
+                self.endpoints[key] = endpoint;
+                key
+            }
+            None => {
+                self.endpoints.push(endpoint);
+                self.endpoints.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, key: usize) {
+        let endpoint = &self.endpoints[key];
+        assert!(endpoint.held == 0 && endpoint.waiting.is_empty(), "turns and slots keep it");
+        self.vacant.push(key);
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn held(&self, key: usize) -> usize {
+        self.endpoints[key].held
+    }
+
+    pub(super) fn set_proven(&mut self, key: usize, is_proven: bool) {
+        let endpoint = &mut self.endpoints[key];
+        if std::mem::replace(&mut endpoint.is_proven, is_proven) != is_proven {
+            let held = endpoint.held;
+            self.unproven = if is_proven { self.unproven - held } else { self.unproven + held };
+            self.put_in_line(key);
+        }
+    }
+
+    /// Takes a slot for a new caller and says what was charged, or gives it a ticket to wait with.
+    ///
+    /// Nobody who waits could go now, so a caller that can go overtakes no one.
+    pub(super) fn enter(&mut self, key: usize, waker: &Waker) -> Result<u64, u64> {
+        let endpoint = &mut self.endpoints[key];
+        if endpoint.waiting.is_empty() {
+            endpoint.virtual_time = endpoint.virtual_time.max(self.floor);
+            if self.may_go(self.line_of(key)) {
+                return Ok(self.take(key));
+            }
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.endpoints[key].waiting.insert(ticket, waker.clone());
+        self.put_in_line(key);
+        Err(ticket)
+    }
+
+    /// What was charged for the slot that was granted to this caller; `None` = it still waits.
+    pub(super) fn fetch(&mut self, key: usize, ticket: u64, waker: &Waker) -> Option<u64> {
+        let endpoint = &mut self.endpoints[key];
+        if let Some(waiting) = endpoint.waiting.get_mut(&ticket) {
+            waiting.clone_from(waker);
+        }
+        endpoint.granted.remove(&ticket)
+    }
+
+    /// The caller no longer waits, and no longer wants what it was granted.
+    pub(super) fn give_up(&mut self, key: usize, ticket: u64) {
+        let endpoint = &mut self.endpoints[key];
+        if endpoint.waiting.remove(&ticket).is_some() {
+            self.put_in_line(key);
+        } else if let Some(charge) = endpoint.granted.remove(&ticket) {
+            self.release(key, charge, None);
+        }
+    }
+
+    /// Ends a slot for which `charge` was charged, and puts that right: it was held for `held`
+    /// microseconds, or for nothing.
+    pub(super) fn release(&mut self, key: usize, charge: u64, held: Option<u64>) {
+        let ahead_max = self.floor.saturating_add(DEBT_MAX);
+        let endpoint = &mut self.endpoints[key];
+        if let Some(held) = held {
+            endpoint.learn(held);
+        }
+        let time = endpoint.virtual_time.saturating_add(held.unwrap_or(0)).saturating_sub(charge);
+        endpoint.virtual_time = time.min(ahead_max);
+        endpoint.held -= 1;
+        self.unproven -= usize::from(!endpoint.is_proven);
+        self.in_flight -= 1;
+        self.put_in_line(key);
+    }
+
+    /// Grants a free slot to the caller whose turn it is, and returns its waker.
+    pub(super) fn grant_next(&mut self) -> Option<Waker> {
+        let (_, ticket, key) = self.next()?;
+        let waker = self.endpoints[key].waiting.remove(&ticket);
+        assert!(waker.is_some(), "the first caller of an endpoint in line waits");
+        let charge = self.take(key);
+        self.endpoints[key].granted.insert(ticket, charge);
+        waker
+    }
+
+    /// Who goes next. Who holds its cap goes only where no other can.
+    fn next(&self) -> Option<Place> {
+        let first =
+            |line: Line| self.lines[line as usize].first().copied().filter(|_| self.may_go(line));
+        let least = |one: Option<Place>, two: Option<Place>| match (one, two) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        least(first(Line::Proven), first(Line::Unproven))
+            .or_else(|| least(first(Line::Capped), first(Line::CappedUnproven)))
+    }
+
+    fn may_go(&self, line: Line) -> bool {
+        let room = self.max - self.reserve;
+        match line {
+            Line::Proven => self.in_flight < self.max,
+            Line::Unproven => self.in_flight < self.max && self.unproven < room,
+            Line::Capped => self.in_flight < room,
+            Line::CappedUnproven => self.in_flight < room && self.unproven < room,
+        }
+    }
+
+    fn line_of(&self, key: usize) -> Line {
+        let endpoint = &self.endpoints[key];
+        match (endpoint.is_proven, endpoint.held < self.cap) {
+            (true, true) => Line::Proven,
+            (false, true) => Line::Unproven,
+            (true, false) => Line::Capped,
+            (false, false) => Line::CappedUnproven,
+        }
+    }
+
+    /// Gives the endpoint a slot and charges what is expected.
+    fn take(&mut self, key: usize) -> u64 {
+        let endpoint = &mut self.endpoints[key];
+        self.floor = self.floor.max(endpoint.virtual_time);
+        // Never nothing: of two that wait with the same virtual time each gets its turn.
+        let charge = endpoint.expected.clamp(1, DEBT_MAX);
+        endpoint.virtual_time = endpoint.virtual_time.saturating_add(charge);
+        endpoint.held += 1;
+        self.unproven += usize::from(!endpoint.is_proven);
+        self.in_flight += 1;
+        assert!(self.in_flight <= self.max, "slots are only taken where there are some");
+        self.put_in_line(key);
+        charge
+    }
+
+    /// Puts the endpoint where it belongs now. One that comes to another line has no old credit
+    /// there.
+    fn put_in_line(&mut self, key: usize) {
+        let line = self.line_of(key);
+        let floor = self.floor;
+        let endpoint = &mut self.endpoints[key];
+        let first = endpoint.waiting.first_key_value().map(|(ticket, _)| *ticket);
+        if endpoint.place.is_none_or(|(present, _)| present != line) && first.is_some() {
+            endpoint.virtual_time = endpoint.virtual_time.max(floor);
+        }
+        let place = first.map(|ticket| (line, (endpoint.virtual_time, ticket, key)));
+        let before = std::mem::replace(&mut endpoint.place, place);
+        if before == place {
+            return;
+        }
+        if let Some((line, place)) = before {
+            self.lines[line as usize].remove(&place);
+        }
+        if let Some((line, place)) = place {
+            self.lines[line as usize].insert(place);
+        }
+    }
+}
+
+impl Endpoint {
+    fn new() -> Self {
+        Self {
+            is_proven: false,
+            held: 0,
+            virtual_time: 0,
+            expected: CHARGE_FIRST,
+            waiting: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            place: None,
+        }
+    }
+
+    /// A request held its slot for so many microseconds: the next is expected to hold it for a
+    /// time more like it.
+    fn learn(&mut self, held: u64) {
+        let kept = self.expected - self.expected / CHARGE_PARTS;
+        self.expected = kept + held.min(DEBT_MAX) / CHARGE_PARTS;
+    }
+}

@@ -27,6 +27,8 @@ pub struct Consumer {
     subscription: Arc<Subscription>,
     runtime: Arc<Runtime>,
     id: ConsumerId,
+    /// It pushes what it leases.
+    is_push: bool,
     ack_deadline: Option<Duration>,
     records_max: usize,
     /// Records to read from disk at a time.
@@ -59,6 +61,7 @@ impl Consumer {
             subscription,
             runtime,
             id,
+            is_push: false,
             ack_deadline,
             records_max,
             fetch_records: records_max,
@@ -88,6 +91,7 @@ impl Consumer {
                 fetched,
                 ends_fetch,
                 has_waited: std::mem::take(&mut self.has_waited),
+                is_push: self.is_push,
                 waker: context.waker(),
             };
             let mut leases = Vec::new();

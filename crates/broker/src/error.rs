@@ -54,6 +54,9 @@ pub enum Error {
     /// A stored definition cannot be read by this version.
     #[error("{0}: {1}")]
     Unreadable(String, Arc<Unreadable>),
+    /// The operating system gives no random bytes to make a secret of.
+    #[error("no random bytes to make a secret of")]
+    NoRandomness,
     /// Storage failed.
     #[error(transparent)]
     Storage(storage::Error),

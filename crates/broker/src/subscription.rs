@@ -225,10 +225,22 @@ impl Subscription {
         receipt
     }
 
+    /// For whoever pulls; refused while messages are pushed.
     pub(crate) fn open_consumer(&self, flow: Flow) -> Result<ConsumerId> {
+        self.open(flow, |state| self.check_pulled(state))
+    }
+
+    /// For pushing itself.
+    #[allow(dead_code, reason = "it comes before what uses it")]
+    pub(crate) fn open_push_consumer(&self, flow: Flow) -> Result<ConsumerId> {
+        self.open(flow, |_| Ok(()))
+    }
+
+    fn open(&self, flow: Flow, check: impl FnOnce(&State) -> Result<()>) -> Result<ConsumerId> {
         self.runtime.check_serving()?;
         self.touch(self.runtime.clock.wall());
         let mut state = self.lock_attached()?;
+        check(&state)?;
         state.consumers += 1;
         Ok(state.delivery.open_consumer(flow))
     }
@@ -304,6 +316,18 @@ impl Subscription {
             return Err(Error::NotFound(Resource::Subscription, self.name.to_string()));
         }
         Ok(state)
+    }
+
+    /// Messages go one way: what is pushed cannot be pulled.
+    fn check_pulled(&self, state: &State) -> Result<()> {
+        if state.settings.push.is_none() {
+            return Ok(());
+        }
+        let name = &self.name;
+        Err(Error::FailedPrecondition(format!(
+            "subscription {name} has a push endpoint and cannot be pulled; clear its push_config \
+             to pull from it"
+        )))
     }
 
     fn lock_attached(&self) -> Result<MutexGuard<'_, State>> {

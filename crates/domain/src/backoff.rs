@@ -125,9 +125,97 @@ fn check_wait((field, wait): (String, Duration)) -> Result<(), Invalid> {
     Err(Invalid::new(field, format!("{given} s, 0 to {max} s are allowed")))
 }
 
+/// Reads a wait: a number, which may have decimals, and its unit, as in `250ms`, `5.5s`, `30m`,
+/// `2h`.
+pub fn parse_wait(field: &str, text: &str) -> Result<Duration, Invalid> {
+    read_wait(text).ok_or_else(|| {
+        let shown: String = text.chars().take(64).collect();
+        Invalid::new(field, format!("{shown:?} is not a time such as 250ms, 5s, 30m or 2h"))
+    })
+}
+
+fn read_wait(text: &str) -> Option<Duration> {
+    let unit_at = text.find(|char: char| char != '.' && !char.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let unit_ns: u64 = match unit {
+        "ms" => 1_000_000,
+        "s" => NANOS,
+        "m" => 60 * NANOS,
+        "h" => 3_600 * NANOS,
+        _ => return None,
+    };
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    let is_short = !whole.is_empty() && (1..=9).contains(&decimals.len());
+    if !is_short || decimals.contains('.') {
+        return None;
+    }
+    let part = decimals.parse::<u64>().ok()?.checked_mul(unit_ns)?;
+    let part = part / 10_u64.pow(u32::try_from(decimals.len()).ok()?);
+    let whole = whole.parse::<u64>().ok()?.checked_mul(unit_ns)?;
+    Some(Duration::from_nanos(whole.checked_add(part)?))
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+/// The wait as `parse_wait` reads it, in the largest unit that makes it whole.
+pub fn show_wait(wait: Duration) -> String {
+    let (seconds, nanos) = (wait.as_secs(), wait.subsec_nanos());
+    match (seconds, nanos) {
+        (0, 0) => "0s".to_owned(),
+        (_, 0) if seconds % 3_600 == 0 => format!("{}h", seconds / 3_600),
+        (_, 0) if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        (_, 0) => format!("{seconds}s"),
+        (0, _) if nanos % 1_000_000 == 0 => format!("{}ms", nanos / 1_000_000),
+        _ => {
+            let decimals = format!("{nanos:09}");
+            format!("{seconds}.{}s", decimals.trim_end_matches('0'))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_read_and_shown_with_their_unit() {
+        for (text, nanos) in [
+            ("0s", 0),
+            ("250ms", 250_000_000),
+            ("5s", 5 * NANOS),
+            ("5.5s", 5 * NANOS + NANOS / 2),
+            ("0.000000001s", 1),
+            ("30m", 1_800 * NANOS),
+            ("2h", 7_200 * NANOS),
+            ("86401s", 86_401 * NANOS),
+        ] {
+            let wait = Duration::from_nanos(nanos);
+            assert_eq!(parse_wait("f", text), Ok(wait));
+            assert_eq!(show_wait(wait), text);
+        }
+        assert_eq!(parse_wait("f", "1.5h"), Ok(secs(5_400)));
+        assert_eq!(parse_wait("f", "600s"), Ok(secs(600)));
+        for bad in [
+            "",
+            "5",
+            "s",
+            ".5s",
+            "5.s",
+            "1.2.3s",
+            "-5s",
+            "+5s",
+            "5 s",
+            "5d",
+            "5S",
+            "1e3s",
+            "\u{e9}",
+            "0.1234567891s",
+            "99999999999999999999s",
+            "18446744073709551615h",
+        ] {
+            assert_eq!(parse_wait("f", bad).unwrap_err().field, "f", "{bad}");
+        }
+    }
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

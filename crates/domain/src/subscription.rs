@@ -3,6 +3,8 @@
 mod change;
 mod deadline;
 mod labels;
+mod push_change;
+mod pushing;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -11,12 +13,13 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use change::{Change, DeadLetterChange, Field, Ours, RetryChange, no_such_path};
+pub use change::{Change, DeadLetterChange, Field, Ours, PushPart, RetryChange, no_such_path};
 pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
 pub use labels::{
-    FIFO_LABEL, LABELS_NOT_BUILT, Labelled, MAX_ATTEMPTS_LABEL, PAUSED_LABEL, POISON_LABEL,
-    START_LABEL,
+    FIFO_LABEL, Labelled, MAX_ATTEMPTS_LABEL, PAUSED_LABEL, POISON_LABEL, START_LABEL,
+    TIMEOUT_LABEL,
 };
+pub use push_change::{PushChange, PushRetry, SigningChange};
 pub use start::Start;
 pub use warnings::warnings;
 
@@ -147,6 +150,7 @@ impl Subscription {
         if let Some(policy) = &self.retry_policy {
             policy.validate()?;
         }
+        pushing::check(self)?;
         self.check_attempts()?;
         self.check_lane_by()?;
         self.check_poison()?;
@@ -195,7 +199,7 @@ impl Subscription {
             attempts_in_range("postrider.maxAttempts", attempts)?;
         }
         match &self.dead_letter_policy {
-            Some(policy) => policy.validate(self.attempts_max),
+            Some(policy) => policy.validate(self.attempts_asked()),
             None => Ok(()),
         }
     }

@@ -4,6 +4,7 @@
 //! asks for is silently dropped.
 
 mod policy;
+mod push;
 mod snapshot;
 mod subscription;
 #[cfg(test)]
@@ -17,9 +18,10 @@ use domain::{Invalid, Message, Timestamp};
 use wire::protobuf;
 use wire::pubsub;
 
+pub(crate) use push::{SigningAsk, secret_set};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
 pub(crate) use subscription::{
-    Extras, is_push, subscription_change, subscription_from_wire, subscription_to_wire,
+    Extras, subscription_change, subscription_from_wire, subscription_to_wire,
 };
 pub(crate) use topic::{topic_change, topic_from_wire, topic_to_wire};
 

@@ -175,15 +175,16 @@ impl Server {
 /// What the settings say about the broker.
 fn options(config: &Config) -> broker::Options {
     let plain = broker::Options::default();
+    // Without the disk engine there is no folder to keep anything in.
+    let folder = (config.engine == config::Engine::Disk).then_some(config.data_dir.as_path());
     broker::Options {
         progress_flush: config.storage.progress_flush,
         dead_letter_retention: config.dead_letter.retention,
-        audit: match config.engine {
-            config::Engine::Disk => Arc::new(AuditFile::new(&config.data_dir)),
-            // There is no folder to keep it in.
-            config::Engine::Memory => plain.audit,
+        audit: match folder {
+            Some(folder) => Arc::new(AuditFile::new(folder)),
+            None => plain.audit,
         },
-        push: plain.push,
+        push: config.push.options(config.listen, folder),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::{Flow, Lease};
+use domain::push::Secret;
 use domain::subscription::Start;
 use domain::{Invalid, Offset, ProjectName, SubscriptionName, Timestamp};
 use storage::Kind;
@@ -12,6 +13,7 @@ use super::{Admin, Broker, Page, exists, gone, page, readable};
 use crate::consumer::{self, Consumer};
 use crate::definition::StoredSubscription;
 use crate::error::{Error, Resource, Result};
+use crate::secret::make_secret;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
 
@@ -104,6 +106,36 @@ impl Broker {
             let settings = change.apply(&subscription.settings())?;
             broker.store_settings(&mut admin, &subscription, settings).await?;
             Ok(subscription)
+        })
+        .await
+    }
+
+    /// Signs the pushes of a subscription with `secret` from now on, or with one that is made, and
+    /// for a day with the one before it too. Returns the new one and when that day ends.
+    pub async fn rotate_secret(
+        &self,
+        name: &SubscriptionName,
+        secret: Option<Secret>,
+    ) -> Result<(Secret, Timestamp)> {
+        let name = name.clone();
+        let secret = secret.map_or_else(make_secret, Ok)?;
+        self.change(|broker| async move {
+            let mut admin = broker.admin.lock().await;
+            let subscription = broker.subscription(&name)?;
+            let settings = subscription.settings();
+            let Some(signing) = &settings.signing else {
+                let why = format!(
+                    "the pushes of subscription {name} are not signed; set postrider.signing first"
+                );
+                return Err(Error::FailedPrecondition(why));
+            };
+            let now = broker.runtime.clock.wall();
+            let rotated = signing.rotated(secret.clone(), now);
+            let until = rotated.previous_valid_until(now).unwrap_or(now);
+            let settings = domain::Subscription { signing: Some(rotated), ..(*settings).clone() };
+            settings.validate()?;
+            broker.store_settings(&mut admin, &subscription, settings).await?;
+            Ok((secret, until))
         })
         .await
     }

@@ -38,6 +38,8 @@ pub(crate) struct Ask<'ask> {
     pub(crate) ends_fetch: bool,
     /// The consumer was told to wait before; if it still stands in line, it leaves it.
     pub(crate) has_waited: bool,
+    /// Pushing itself asks: it alone may while messages are pushed.
+    pub(crate) is_push: bool,
     pub(crate) waker: &'ask Waker,
 }
 
@@ -52,9 +54,10 @@ impl Subscription {
         if std::mem::take(&mut ask.has_waited) {
             state.waiters.remove(ask.consumer);
         }
-        let step = self.step(&mut state, ask, out);
+        let may_ask = if ask.is_push { Ok(()) } else { self.check_pulled(&state) };
+        let step = may_ask.map(|()| self.step(&mut state, ask, out));
         state.pass_disk_on();
-        Ok(step)
+        step
     }
 
     fn step(self: &Arc<Self>, state: &mut State, ask: &mut Ask<'_>, out: &mut Vec<Lease>) -> Step {

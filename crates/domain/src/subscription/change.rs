@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Subscription;
 use super::labels::{self, Labelled};
+use super::{PushChange, PushRetry, SigningChange, Subscription};
+use crate::backoff::Backoff;
 use crate::error::Invalid;
+use crate::limits::ACK_DEADLINE_DEFAULT;
 use crate::name::TopicName;
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
+use crate::push::{BatchPush, Method};
 use crate::topic::{bad_path, is_path_of};
 
 /// A field that an update mask can name.
@@ -37,12 +40,50 @@ pub enum Field {
     DeadLetterAttempts,
     /// `enable_exactly_once_delivery`.
     ExactlyOnce,
+    /// `push_config`, or a part of it.
+    Push(PushPart),
     /// A field of the `postrider` object.
     Ours(Ours),
     /// The whole `postrider` object: those of its fields that are given.
     Postrider,
     /// A field of Google's that only its default value is accepted for, by its wire name.
     NotBuilt(&'static str),
+}
+
+/// A part of `push_config` that can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushPart {
+    /// All of it.
+    Whole,
+    /// `push_endpoint`.
+    Endpoint,
+    /// `attributes`.
+    Attributes,
+    /// `oidc_token`, with all its fields.
+    Oidc,
+    /// `pubsub_wrapper` or `no_wrapper`.
+    Form,
+    /// `timeout_seconds`: ours.
+    Timeout,
+    /// `retry_policy`: ours.
+    Retry,
+}
+
+impl PushPart {
+    /// The name within `push_config`.
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            "push_endpoint" => Some(Self::Endpoint),
+            "attributes" => Some(Self::Attributes),
+            "oidc_token" | "oidc_token.service_account_email" | "oidc_token.audience" => {
+                Some(Self::Oidc)
+            }
+            "pubsub_wrapper" | "no_wrapper" | "no_wrapper.write_metadata" => Some(Self::Form),
+            "timeout_seconds" => Some(Self::Timeout),
+            "retry_policy" => Some(Self::Retry),
+            _ => None,
+        }
+    }
 }
 
 /// A field of the `postrider` object that can be changed.
@@ -62,15 +103,22 @@ pub enum Ours {
     Description,
     /// `metadata`.
     Metadata,
+    /// `backoff`.
+    Backoff,
+    /// `headers`.
+    Headers,
+    /// `method`.
+    Method,
+    /// `signing`.
+    Signing,
+    /// `batch`.
+    Batch,
+    /// `rateLimit`.
+    RateMax,
 }
 
-const NOT_BUILT: [&str; 5] = [
-    "bigquery_config",
-    "bigtable_config",
-    "cloud_storage_config",
-    "message_transforms",
-    "push_config",
-];
+const NOT_BUILT: [&str; 4] =
+    ["bigquery_config", "bigtable_config", "cloud_storage_config", "message_transforms"];
 
 const FIXED: [&str; 10] = [
     "analytics_hub_subscription_info",
@@ -101,20 +149,29 @@ impl Field {
             "dead_letter_policy.dead_letter_topic" => Some(Self::DeadLetterTopic),
             "dead_letter_policy.max_delivery_attempts" => Some(Self::DeadLetterAttempts),
             "enable_exactly_once_delivery" => Some(Self::ExactlyOnce),
+            "push_config" => Some(Self::Push(PushPart::Whole)),
             "postrider" => Some(Self::Postrider),
-            _ => match path.strip_prefix("postrider.") {
-                Some(name) => Ours::parse(name).map(Self::Ours),
-                None => {
-                    NOT_BUILT.into_iter().find(|known| is_path_of(path, known)).map(Self::NotBuilt)
-                }
-            },
+            _ => Self::parse_inner(path),
         };
         found.ok_or_else(|| no_such_path(path))
     }
 
+    fn parse_inner(path: &str) -> Option<Self> {
+        if let Some(name) = path.strip_prefix("postrider.") {
+            return Ours::parse(name).map(Self::Ours);
+        }
+        if let Some(name) = path.strip_prefix("push_config.") {
+            return PushPart::parse(name).map(Self::Push);
+        }
+        NOT_BUILT.into_iter().find(|known| is_path_of(path, known)).map(Self::NotBuilt)
+    }
+
     /// Whether it is no field of Google's: a call over gRPC cannot give its value.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::Ours(_) | Self::Postrider)
+        matches!(
+            self,
+            Self::Ours(_) | Self::Postrider | Self::Push(PushPart::Timeout | PushPart::Retry)
+        )
     }
 }
 
@@ -134,6 +191,12 @@ impl Ours {
             "maxAttempts" | "max_attempts" => Some(Self::AttemptsMax),
             "description" => Some(Self::Description),
             "metadata" => Some(Self::Metadata),
+            "backoff" => Some(Self::Backoff),
+            "headers" => Some(Self::Headers),
+            "method" => Some(Self::Method),
+            "signing" => Some(Self::Signing),
+            "batch" => Some(Self::Batch),
+            "rateLimit" | "rate_limit" => Some(Self::RateMax),
             _ => None,
         }
     }
@@ -145,8 +208,8 @@ impl Ours {
 /// whose label is missing stays as it is, so that a caller who knows nothing of it clears nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The ack deadline of leases to come.
-    pub ack_deadline: Option<Duration>,
+    /// The ack deadline of leases to come; `Some(None)` = the default, as if none was ever given.
+    pub ack_deadline: Option<Option<Duration>>,
     /// Whether acked messages are kept from now on.
     pub retain_acked_messages: Option<bool>,
     /// How long messages are kept.
@@ -175,6 +238,22 @@ pub struct Change {
     pub description: Option<String>,
     /// All free names and values, replacing those before.
     pub metadata: Option<BTreeMap<String, String>>,
+    /// Where and in what form messages are pushed.
+    pub push: PushChange,
+    /// The retry policy and the attempts, given inside the push config; `Some(None)` ends both.
+    pub push_retry: Option<Option<PushRetry>>,
+    /// Waits given in our own way; `Some(None)` = none.
+    pub backoff: Option<Option<Backoff>>,
+    /// All headers of a push, replacing those before.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// The method of a push.
+    pub method: Option<Method>,
+    /// How pushes are signed.
+    pub signing: Option<SigningChange>,
+    /// Several messages in one push; `Some(None)` = one.
+    pub batch: Option<Option<BatchPush>>,
+    /// Most pushes a second; `Some(None)` = as the endpoint takes them.
+    pub rate_max: Option<Option<u32>>,
 }
 
 /// A change of the retry policy: all of it, or bounds of it.
@@ -243,7 +322,7 @@ impl Change {
     pub fn apply(self, current: &Subscription) -> Result<Subscription, Invalid> {
         let labelled = match &self.labels {
             Some(labels) => Labelled::read(labels)?,
-            None => Labelled::default(),
+            None => Labelled::waiting(current)?,
         };
         let by_label = self.labels.is_some();
         let mut updated = self.merge(labelled, current)?;
@@ -255,14 +334,25 @@ impl Change {
     }
 
     /// What the object says goes before what a label says; that they agree is checked later.
-    fn merge(self, labelled: Labelled, current: &Subscription) -> Result<Subscription, Invalid> {
+    fn merge(
+        mut self,
+        labelled: Labelled,
+        current: &Subscription,
+    ) -> Result<Subscription, Invalid> {
         let kept = current.clone();
+        self.take_push_retry(&labelled, current)?;
         let attempts_max = self.attempts_max.or(labelled.attempts_max.map(Some));
         let attempts_max = attempts_max.unwrap_or(kept.attempts_max);
-        let dead_letter_policy =
-            self.dead_letter_policy.apply(kept.dead_letter_policy, attempts_max)?;
+        let backoff = self.backoff.unwrap_or(kept.backoff);
+        let asked = attempts_max.or(backoff.as_ref().and_then(Backoff::attempts));
+        let dead_letter_policy = self.dead_letter_policy.apply(kept.dead_letter_policy, asked)?;
+        let (ack_deadline, is_ack_deadline_given) = match self.ack_deadline {
+            None => (kept.ack_deadline, kept.is_ack_deadline_given),
+            Some(given) => (given.unwrap_or(ACK_DEADLINE_DEFAULT), given.is_some()),
+        };
         Ok(Subscription {
-            ack_deadline: self.ack_deadline.unwrap_or(kept.ack_deadline),
+            ack_deadline,
+            is_ack_deadline_given,
             retain_acked_messages: self.retain_acked_messages.unwrap_or(kept.retain_acked_messages),
             message_retention: self.message_retention.unwrap_or(kept.message_retention),
             labels: self.labels.unwrap_or(kept.labels),
@@ -277,7 +367,44 @@ impl Change {
             attempts_max,
             description: self.description.unwrap_or(kept.description),
             metadata: self.metadata.unwrap_or(kept.metadata),
+            push: self.push.apply(kept.push, labelled.timeout)?,
+            backoff,
+            headers: self.headers.unwrap_or(kept.headers),
+            method: self.method.unwrap_or(kept.method),
+            signing: match self.signing {
+                Some(change) => change.apply(kept.signing),
+                None => kept.signing,
+            },
+            batch: self.batch.unwrap_or(kept.batch),
+            rate_max: self.rate_max.unwrap_or(kept.rate_max),
             ..kept
         })
+    }
+
+    /// Puts what is given inside the push config where it belongs.
+    fn take_push_retry(
+        &mut self,
+        labelled: &Labelled,
+        current: &Subscription,
+    ) -> Result<(), Invalid> {
+        let Some(retry) = self.push_retry.take() else { return Ok(()) };
+        PushRetry::only(self.retry_policy != RetryChange::default())?;
+        self.retry_policy.whole = Some(retry.map(|retry| retry.policy));
+        let asked = self.attempts_max.flatten().or(labelled.attempts_max);
+        self.attempts_max = Some(match retry {
+            Some(retry) => Some(retry.attempts_max(asked, self.dead_letter_attempts(current))?),
+            None => asked,
+        });
+        Ok(())
+    }
+
+    /// The attempts of the dead letter policy after the change, if it has any of its own.
+    fn dead_letter_attempts(&self, current: &Subscription) -> Option<u32> {
+        let DeadLetterChange { topic, attempts } = &self.dead_letter_policy;
+        let policy = current.dead_letter_policy.as_ref();
+        match topic {
+            Some(None) => None,
+            _ => attempts.unwrap_or(policy.map(|policy| policy.max_delivery_attempts)),
+        }
     }
 }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Invalid;
-use crate::limits::{ACK_DEADLINE_DEFAULT, ACK_DEADLINE_MAX, ACK_DEADLINE_MIN};
+use crate::limits::{ACK_DEADLINE_MAX, ACK_DEADLINE_MIN};
 
-/// The ack deadline a subscription asks for on the wire; 0 means the default.
-pub fn ack_deadline(field: &str, seconds: i32) -> Result<Duration, Invalid> {
+/// The ack deadline a subscription asks for on the wire; 0 means that none is given.
+pub fn ack_deadline(field: &str, seconds: i32) -> Result<Option<Duration>, Invalid> {
     if seconds == 0 {
-        return Ok(ACK_DEADLINE_DEFAULT);
+        return Ok(None);
     }
-    stream_ack_deadline(field, seconds)
+    stream_ack_deadline(field, seconds).map(Some)
 }
 
 /// The ack deadline a stream asks for on the wire: it has no default.
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ack_deadlines_are_10_to_600_seconds_and_0_is_the_default() {
-        let seconds = |s| ack_deadline("ack_deadline_seconds", s).map(|d| d.as_secs());
-        assert_eq!(seconds(0), Ok(10));
-        assert_eq!(seconds(10), Ok(10));
-        assert_eq!(seconds(600), Ok(600));
+    fn ack_deadlines_are_10_to_600_seconds_and_0_is_none() {
+        let seconds = |s| ack_deadline("ack_deadline_seconds", s).map(|d| d.map(|d| d.as_secs()));
+        assert_eq!(seconds(0), Ok(None));
+        assert_eq!(seconds(10), Ok(Some(10)));
+        assert_eq!(seconds(600), Ok(Some(600)));
         for bad in [-1, 1, 9, 601, i32::MIN, i32::MAX] {
             assert_eq!(seconds(bad).unwrap_err().field, "ack_deadline_seconds", "{bad}");
         }

@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::time::Duration;
 
+use super::pushing::timeout_in_range;
 use super::start::decimal;
 use super::{Start, Subscription, attempts_in_range};
 use crate::error::Invalid;
@@ -25,10 +27,12 @@ pub const POISON_LABEL: &str = "postrider-poison";
 /// How often a message is tried.
 pub const MAX_ATTEMPTS_LABEL: &str = "postrider-max-attempts";
 
-/// Reserved labels for settings that are not built.
-pub const LABELS_NOT_BUILT: [&str; 1] = ["postrider-timeout-seconds"];
+/// How many seconds an endpoint has for its answer. While there is no endpoint, the label alone
+/// keeps it.
+pub const TIMEOUT_LABEL: &str = "postrider-timeout-seconds";
 
-const LABELS: [&str; 5] = [START_LABEL, FIFO_LABEL, PAUSED_LABEL, POISON_LABEL, MAX_ATTEMPTS_LABEL];
+const LABELS: [&str; 6] =
+    [START_LABEL, FIFO_LABEL, PAUSED_LABEL, POISON_LABEL, MAX_ATTEMPTS_LABEL, TIMEOUT_LABEL];
 
 /// The settings that labels ask for; `None` = there is no such label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct Labelled {
     pub poison: Option<Poison>,
     /// How often a message is tried.
     pub attempts_max: Option<u32>,
+    /// How long an endpoint has for its answer.
+    pub timeout: Option<Duration>,
 }
 
 impl Labelled {
@@ -54,7 +60,19 @@ impl Labelled {
             paused: read(labels, PAUSED_LABEL, switch)?,
             poison: read(labels, POISON_LABEL, Poison::parse)?,
             attempts_max: read(labels, MAX_ATTEMPTS_LABEL, attempts)?,
+            timeout: read(labels, TIMEOUT_LABEL, timeout)?,
         })
+    }
+
+    /// What the labels of `subscription` keep for settings that it has no place for yet.
+    pub(super) fn waiting(subscription: &Subscription) -> Result<Self, Invalid> {
+        match subscription.push {
+            Some(_) => Ok(Self::default()),
+            None => {
+                let timeout = read(&subscription.labels, TIMEOUT_LABEL, timeout)?;
+                Ok(Self { timeout, ..Self::default() })
+            }
+        }
     }
 }
 
@@ -82,6 +100,13 @@ fn attempts(field: &str, text: &str) -> Result<u32, Invalid> {
     }
 }
 
+fn timeout(field: &str, text: &str) -> Result<Duration, Invalid> {
+    match decimal(text).map(Duration::from_secs) {
+        Some(timeout) => timeout_in_range(field, timeout).map(|()| timeout),
+        None => Err(Invalid::new(field, format!("{text:?} is not a number of seconds"))),
+    }
+}
+
 fn field(label: &str) -> String {
     format!("labels[{label:?}]")
 }
@@ -89,18 +114,25 @@ fn field(label: &str) -> String {
 /// Checks that each reserved label is known and says what its setting is.
 pub(super) fn check(subscription: &Subscription) -> Result<(), Invalid> {
     subscription.labels.keys().try_for_each(|key| check_known(key))?;
-    let Labelled { start, fifo, paused, poison, attempts_max } =
+    let Labelled { start, fifo, paused, poison, attempts_max, timeout } =
         Labelled::read(&subscription.labels)?;
     agree(START_LABEL, start, Some(subscription.start))?;
     agree(FIFO_LABEL, fifo, Some(subscription.fifo))?;
     agree(PAUSED_LABEL, paused, Some(subscription.paused))?;
     agree(POISON_LABEL, poison, Some(subscription.poison))?;
-    agree(MAX_ATTEMPTS_LABEL, attempts_max, subscription.attempts_max)
+    agree(MAX_ATTEMPTS_LABEL, attempts_max, subscription.attempts_max)?;
+    match &subscription.push {
+        Some(push) => agree(TIMEOUT_LABEL, seconds(timeout), seconds(push.timeout)),
+        None => Ok(()),
+    }
+}
+
+fn seconds(timeout: Option<Duration>) -> Option<u64> {
+    timeout.map(|timeout| timeout.as_secs())
 }
 
 fn check_known(key: &str) -> Result<(), Invalid> {
-    let is_known = LABELS.contains(&key) || LABELS_NOT_BUILT.contains(&key);
-    if is_known || !key.starts_with(RESERVED_LABEL_PREFIX) {
+    if LABELS.contains(&key) || !key.starts_with(RESERVED_LABEL_PREFIX) {
         return Ok(());
     }
     let problem = format!(
@@ -133,11 +165,19 @@ pub(super) fn follow(subscription: &mut Subscription) {
         (POISON_LABEL, Some(subscription.poison.to_string())),
         (MAX_ATTEMPTS_LABEL, attempts_max),
     ] {
-        match (subscription.labels.get_mut(label), setting) {
-            (Some(text), Some(setting)) => *text = setting,
-            (Some(_), None) => drop(subscription.labels.remove(label)),
-            (None, _) => {}
-        }
+        follow_one(&mut subscription.labels, label, setting);
+    }
+    if let Some(push) = &subscription.push {
+        let timeout = seconds(push.timeout).map(|seconds| seconds.to_string());
+        follow_one(&mut subscription.labels, TIMEOUT_LABEL, timeout);
+    }
+}
+
+fn follow_one(labels: &mut BTreeMap<String, String>, label: &str, setting: Option<String>) {
+    match (labels.get_mut(label), setting) {
+        (Some(text), Some(setting)) => *text = setting,
+        (Some(_), None) => drop(labels.remove(label)),
+        (None, _) => {}
     }
 }
 
@@ -154,6 +194,7 @@ mod tests {
             (PAUSED_LABEL, "false"),
             (POISON_LABEL, "halt"),
             (MAX_ATTEMPTS_LABEL, "7"),
+            (TIMEOUT_LABEL, "600"),
             ("team", "blue"),
         ]);
         let read = Labelled {
@@ -162,6 +203,7 @@ mod tests {
             paused: Some(false),
             poison: Some(Poison::Halt),
             attempts_max: Some(7),
+            timeout: Some(Duration::from_secs(600)),
         };
         assert_eq!(Labelled::read(&labels), Ok(read));
         assert_eq!(Labelled::read(&pairs(&[("team", "blue")])), Ok(Labelled::default()));
@@ -180,6 +222,9 @@ mod tests {
             (MAX_ATTEMPTS_LABEL, ""),
             (MAX_ATTEMPTS_LABEL, "-1"),
             (MAX_ATTEMPTS_LABEL, "99999999999999999999"),
+            (TIMEOUT_LABEL, "0"),
+            (TIMEOUT_LABEL, "601"),
+            (TIMEOUT_LABEL, "30s"),
         ] {
             let error = Labelled::read(&pairs(&[(label, text)])).unwrap_err();
             assert_eq!(error.field, format!("labels[{label:?}]"), "{text}");

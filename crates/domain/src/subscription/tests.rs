@@ -1,6 +1,7 @@
 //! The rules of subscription settings and of changes to them.
 
 use super::*;
+use crate::push::Endpoint;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -17,6 +18,12 @@ pub(super) fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 pub(super) fn field_at_fault(subscription: &Subscription) -> String {
     subscription.validate().unwrap_err().field
+}
+
+/// A subscription that pushes.
+pub(super) fn pushing() -> Subscription {
+    let endpoint = Endpoint::parse("push_endpoint", "http://localhost:9/push").unwrap();
+    Subscription { push: Some(PushConfig::new(endpoint)), ..subscription() }
 }
 
 /// A subscription with a dead letter policy.
@@ -89,7 +96,12 @@ fn masks_name_known_fields_only() {
     for (path, field) in [
         ("ack_deadline_seconds", Field::AckDeadline),
         ("expiration_policy.ttl", Field::Expiration),
-        ("push_config.push_endpoint", Field::NotBuilt("push_config")),
+        ("message_transforms", Field::NotBuilt("message_transforms")),
+        ("push_config", Field::Push(PushPart::Whole)),
+        ("push_config.push_endpoint", Field::Push(PushPart::Endpoint)),
+        ("push_config.attributes", Field::Push(PushPart::Attributes)),
+        ("push_config.oidc_token", Field::Push(PushPart::Oidc)),
+        ("push_config.no_wrapper.write_metadata", Field::Push(PushPart::Form)),
         ("retry_policy", Field::RetryPolicy),
         ("retry_policy.minimum_backoff", Field::BackoffMin),
         ("retry_policy.maximum_backoff", Field::BackoffMax),
@@ -102,6 +114,12 @@ fn masks_name_known_fields_only() {
         ("postrider.laneBy", Field::Ours(Ours::LaneBy)),
         ("postrider.lane_by", Field::Ours(Ours::LaneBy)),
         ("postrider.max_attempts", Field::Ours(Ours::AttemptsMax)),
+        ("postrider.backoff", Field::Ours(Ours::Backoff)),
+        ("postrider.headers", Field::Ours(Ours::Headers)),
+        ("postrider.method", Field::Ours(Ours::Method)),
+        ("postrider.signing", Field::Ours(Ours::Signing)),
+        ("postrider.batch", Field::Ours(Ours::Batch)),
+        ("postrider.rate_limit", Field::Ours(Ours::RateMax)),
     ] {
         assert_eq!(Field::parse(path), Ok(field), "{path}");
         assert_eq!(field.is_ours(), path.starts_with("postrider"), "{path}");
@@ -119,12 +137,39 @@ fn masks_name_known_fields_only() {
         "ackDeadlineSeconds",
         "postrider.stat",
         "postrider.",
+        "push_config.",
+        "push_config.endpoint",
         "retry_policy.min",
         "dead_letter_policyx",
     ] {
         let error = Field::parse(unknown).unwrap_err();
         assert!(error.problem.contains("not a field"), "{error}");
     }
+}
+
+#[test]
+fn what_a_push_config_has_of_ours_is_no_field_of_googles() {
+    for (path, part) in [
+        ("push_config.timeout_seconds", PushPart::Timeout),
+        ("push_config.retry_policy", PushPart::Retry),
+    ] {
+        assert_eq!(Field::parse(path), Ok(Field::Push(part)));
+        assert!(Field::Push(part).is_ours());
+    }
+}
+
+#[test]
+fn a_change_knows_whether_the_ack_deadline_was_given() {
+    let given = Subscription { is_ack_deadline_given: true, ..subscription() };
+    let described = Change { description: Some("d".to_owned()), ..Change::default() };
+    assert!(described.clone().apply(&given).unwrap().is_ack_deadline_given);
+    assert!(!described.apply(&subscription()).unwrap().is_ack_deadline_given);
+    let ten = Some(Some(Duration::from_secs(10)));
+    let change = Change { ack_deadline: ten, ..Change::default() };
+    assert!(change.apply(&subscription()).unwrap().is_ack_deadline_given);
+    let change = Change { ack_deadline: Some(None), ..Change::default() };
+    let after = change.apply(&Subscription { ack_deadline: DAY / 288, ..given }).unwrap();
+    assert_eq!((after.ack_deadline, after.is_ack_deadline_given), (Duration::from_secs(10), false));
 }
 
 #[test]
@@ -136,9 +181,11 @@ fn a_change_touches_only_what_it_names() {
         metadata: pairs(&[("owner", "Ann")]),
         ..subscription()
     };
-    let minute = Some(Duration::from_secs(60));
-    let after = Change { ack_deadline: minute, ..Change::default() }.apply(&before).unwrap();
-    assert_eq!(after, Subscription { ack_deadline: Duration::from_secs(60), ..before.clone() });
+    let minute = Duration::from_secs(60);
+    let change = Change { ack_deadline: Some(Some(minute)), ..Change::default() };
+    let expected =
+        Subscription { ack_deadline: minute, is_ack_deadline_given: true, ..before.clone() };
+    assert_eq!(change.apply(&before).unwrap(), expected);
     assert_eq!(Change::default().apply(&before).unwrap(), before);
     let never = Change { expiration: Some(None), ..Change::default() }.apply(&before).unwrap();
     assert_eq!(never.expiration, None);

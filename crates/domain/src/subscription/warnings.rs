@@ -1,6 +1,7 @@
 //! Settings that are legal and may still surprise.
 
 use super::Subscription;
+use super::pushing::hurries_to_dead_letters;
 
 /// What the owner of a subscription should know about the settings `after`, which replace
 /// `before` (`None` = it is new) while `outstanding` leases are out. Plain ASCII.
@@ -40,6 +41,13 @@ pub fn warnings(
                 .to_owned(),
         );
     }
+    if becomes(hurries_to_dead_letters) {
+        warnings.push(
+            "a push that fails is tried again as soon as the endpoint takes requests, and soon is \
+             a dead letter: set a retry policy or postrider.backoff to wait in between"
+                .to_owned(),
+        );
+    }
     warnings
 }
 
@@ -56,14 +64,14 @@ fn dead_letters_to_itself(subscription: &Subscription) -> bool {
 
 fn drops_messages(subscription: &Subscription) -> bool {
     use crate::policy::Poison;
-    subscription.attempts_max.is_some()
+    subscription.attempts_asked().is_some()
         && subscription.dead_letter_policy.is_none()
         && subscription.poison == Poison::Skip
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{dead_letters, subscription};
+    use super::super::tests::{dead_letters, pushing, subscription};
     use super::*;
     use crate::policy::Poison;
 
@@ -114,6 +122,22 @@ mod tests {
         assert!(one(None, &own, 0).contains("own topic projects/p/topics/orders"));
         assert!(warnings(Some(&own), &own, 0).is_empty());
         assert!(warnings(None, &dead_letters("projects/p/topics/dead", 5), 0).is_empty());
+    }
+
+    #[test]
+    fn dead_letters_of_a_push_without_waits_are_warned_about() {
+        let dead = dead_letters("projects/p/topics/dead", 5);
+        let hasty = Subscription { push: pushing().push, ..dead.clone() };
+        for before in [None, Some(&dead)] {
+            assert!(one(before, &hasty, 0).contains("retry policy"));
+        }
+        assert!(warnings(Some(&hasty), &hasty, 0).is_empty());
+        let policy = Some(crate::policy::RetryPolicy::default());
+        let waiting = Subscription { retry_policy: policy, ..hasty.clone() };
+        assert!(warnings(None, &waiting, 0).is_empty());
+        let ladder = crate::Backoff::Ladder([std::time::Duration::from_secs(5)].into());
+        assert!(warnings(None, &Subscription { backoff: Some(ladder), ..hasty }, 0).is_empty());
+        assert!(warnings(None, &pushing(), 0).is_empty());
     }
 
     #[test]

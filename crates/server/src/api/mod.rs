@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Broker, Clock};
+use domain::Timestamp;
 
 pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
 pub(crate) use lanes::{LanesPage, ListLanes};
@@ -29,6 +30,11 @@ pub(crate) struct Api {
 impl Api {
     pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
         Self { broker, clock, pull_wait }
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.wall()
     }
 
     pub(crate) fn broker(&self) -> &Arc<Broker> {

@@ -3,19 +3,22 @@
 use std::sync::Arc;
 
 use broker::{Cursor, Subscription};
-use domain::subscription::warnings;
-use domain::{ProjectName, SubscriptionName};
+use domain::push::Secret;
+use domain::subscription::{Change, warnings};
+use domain::{ProjectName, SubscriptionName, Timestamp};
 use wire::protobuf::Empty;
 use wire::pubsub;
 
 use super::{Api, paging};
 use crate::convert::{self, Extras};
-use crate::status::{Refusal, Result};
+use crate::status::Result;
 
 /// A subscription that was made or changed, and what its owner should know about it.
 pub(crate) struct Warned {
     pub(crate) subscription: Arc<Subscription>,
     pub(crate) warnings: Vec<String>,
+    /// The signing secret, where this call has set it: it is never shown again.
+    pub(crate) secret: Option<Secret>,
 }
 
 impl Api {
@@ -25,9 +28,10 @@ impl Api {
         extras: Extras,
     ) -> Result<Warned> {
         let settings = convert::subscription_from_wire(request, extras)?;
+        let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
         let subscription = self.broker.create_subscription(settings).await?;
         let warnings = warnings(None, &subscription.settings(), 0);
-        Ok(Warned { subscription, warnings })
+        Ok(Warned { subscription, warnings, secret })
     }
 
     /// The subscription of that name, as a request's `subscription` field gives it.
@@ -46,11 +50,18 @@ impl Api {
         let name = SubscriptionName::parse("subscription.name", &wanted.name)?;
         let paths = request.update_mask.unwrap_or_default().paths;
         let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
-        let before = self.broker.subscription(&name)?;
+        self.change_subscription(&name, change).await
+    }
+
+    async fn change_subscription(&self, name: &SubscriptionName, change: Change) -> Result<Warned> {
+        let before = self.broker.subscription(name)?;
         let (before, outstanding) = (before.settings(), before.outstanding());
-        let subscription = self.broker.update_subscription(&name, change).await?;
-        let warnings = warnings(Some(&before), &subscription.settings(), outstanding);
-        Ok(Warned { subscription, warnings })
+        let signing = change.signing.clone();
+        let subscription = self.broker.update_subscription(name, change).await?;
+        let settings = subscription.settings();
+        let secret = convert::secret_set(signing.as_ref(), &settings).cloned();
+        let warnings = warnings(Some(&before), &settings, outstanding);
+        Ok(Warned { subscription, warnings, secret })
     }
 
     /// A page of subscriptions and the token of the next.
@@ -76,16 +87,30 @@ impl Api {
         Ok(Empty {})
     }
 
-    /// An empty setting makes a pull subscription, which all of them are.
-    pub(crate) fn modify_push_config(
+    /// The same as an update that names the push config. Without `extras` the call came on a way
+    /// that cannot give them.
+    pub(crate) async fn modify_push_config(
         &self,
-        request: &pubsub::ModifyPushConfigRequest,
-    ) -> Result<Empty> {
-        self.subscription(&request.subscription)?;
-        if convert::is_push(request.push_config.as_ref()) {
-            return Err(Refusal::field_not_built("push_config"));
-        }
-        Ok(Empty {})
+        request: pubsub::ModifyPushConfigRequest,
+        extras: Option<Extras>,
+    ) -> Result<Warned> {
+        let name = SubscriptionName::parse("subscription", &request.subscription)?;
+        let push_config = request.push_config;
+        let wanted = pubsub::Subscription { push_config, ..pubsub::Subscription::default() };
+        let paths = ["push_config".to_owned()];
+        let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
+        self.change_subscription(&name, change).await
+    }
+
+    /// Signs pushes with a new secret, given or made. Returns it and until when the one before
+    /// counts too.
+    pub(crate) async fn rotate_secret(
+        &self,
+        name: &str,
+        secret: Option<Secret>,
+    ) -> Result<(Secret, Timestamp)> {
+        let name = SubscriptionName::parse("subscription", name)?;
+        Ok(self.broker.rotate_secret(&name, secret).await?)
     }
 
     /// The cursor as it was last saved.

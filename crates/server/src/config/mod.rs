@@ -1,5 +1,6 @@
 //! The program's settings: read from their sources, typed, checked once.
 
+mod push;
 mod resources;
 mod sources;
 mod units;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
+pub use push::{PrivateNetworks, Push};
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
 
 /// Why the settings cannot be used.
@@ -77,6 +79,8 @@ pub struct Config {
     pub storage: Storage,
     /// What becomes of messages whose attempts are exhausted.
     pub dead_letter: DeadLetter,
+    /// How messages are pushed.
+    pub push: Push,
     /// What clients may take up.
     pub limits: Limits,
     /// What is logged.
@@ -295,6 +299,7 @@ impl Config {
         at_most("shutdown_grace", self.shutdown_grace, Duration::from_secs(3_600))?;
         self.storage.check()?;
         self.dead_letter.check()?;
+        self.push.check()?;
         self.limits.check()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use domain::push::{Endpoint, PushConfig};
 use domain::subscription::Labelled;
 use domain::{
     DeadLetterPolicy, Filter, Invalid, Poison, RetryPolicy, Start, Subscription, SubscriptionName,
@@ -59,6 +60,10 @@ struct SubscriptionEntry {
     poison: Option<String>,
     lane_by: Option<String>,
     max_attempts: Option<u32>,
+    push_endpoint: Option<String>,
+    push_timeout_seconds: Option<u32>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     start: Option<String>,
@@ -97,7 +102,10 @@ impl SubscriptionEntry {
         let dead_letter_policy =
             self.dead_letter_policy.map(|entry| entry.build(attempts_max)).transpose()?;
         let subscription = Subscription {
+            push: push(self.push_endpoint, self.push_timeout_seconds, labelled.timeout)?,
+            headers: self.headers,
             ack_deadline: self.ack_deadline.unwrap_or(plain.ack_deadline),
+            is_ack_deadline_given: self.ack_deadline.is_some(),
             message_retention: self.message_retention.unwrap_or(plain.message_retention),
             retain_acked_messages: self.retain_acked_messages,
             expiration: expiration(self.expiration.as_deref(), plain.expiration)?,
@@ -138,6 +146,24 @@ impl DeadLetterEntry {
         let topic =
             TopicName::parse("dead_letter_policy.dead_letter_topic", &self.dead_letter_topic)?;
         Ok(DeadLetterPolicy::new(topic, self.max_delivery_attempts, attempts_max))
+    }
+}
+
+fn push(
+    endpoint: Option<String>,
+    timeout_seconds: Option<u32>,
+    labelled: Option<Duration>,
+) -> Result<Option<PushConfig>, Invalid> {
+    let timeout = timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    match endpoint {
+        Some(text) => {
+            let endpoint = Endpoint::parse("push_endpoint", &text)?;
+            Ok(Some(PushConfig { timeout: timeout.or(labelled), ..PushConfig::new(endpoint) }))
+        }
+        None if timeout.is_some() => {
+            Err(Invalid::new("push_timeout_seconds", "needs a push_endpoint"))
+        }
+        None => Ok(None),
     }
 }
 
@@ -240,6 +266,21 @@ mod tests {
     }
 
     #[test]
+    fn a_subscription_can_push() {
+        let pushing = read(
+            "push_endpoint = \"http://localhost:8080/push\"\npush_timeout_seconds = 7\n\
+             headers = { x-tenant = \"blue\" }",
+        )
+        .unwrap();
+        let push = pushing.push.unwrap();
+        assert_eq!(push.endpoint.text(), "http://localhost:8080/push");
+        assert_eq!(push.timeout, Some(Duration::from_secs(7)));
+        assert_eq!(pushing.headers["x-tenant"], "blue");
+        assert_eq!(read("").unwrap().push, None);
+        assert!(read("ack_deadline = \"10s\"").unwrap().is_ack_deadline_given);
+    }
+
+    #[test]
     fn labels_set_what_they_stand_for_and_must_agree() {
         let labelled = read("labels = { postrider-fifo = \"true\" }").unwrap();
         assert!(labelled.fifo);
@@ -255,6 +296,9 @@ mod tests {
             ("poison = \"halt\"", "postrider.poison"),
             ("max_attempts = 0", "postrider.maxAttempts"),
             ("lane_by = \"\"", "postrider.laneBy"),
+            ("push_endpoint = \"localhost\"", "push_endpoint"),
+            ("push_timeout_seconds = 5", "push_timeout_seconds"),
+            ("headers = { host = \"x\" }", r#"postrider.headers["host"]"#),
             ("retry_policy = { maximum_backoff = \"1h\" }", "retry_policy.maximum_backoff"),
             (
                 "dead_letter_policy = { dead_letter_topic = \"dead\" }",

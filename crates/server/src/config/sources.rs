@@ -44,6 +44,9 @@ const LISTS: [(&str, &[&str]); 2] = [
             "poison",
             "lane_by",
             "max_attempts",
+            "push_endpoint",
+            "push_timeout_seconds",
+            "headers",
             "labels",
             "start",
             "description",
@@ -248,6 +251,10 @@ fn typed_like(default: Option<&Value>, text: &str) -> Result<Value, String> {
             "false" | "0" => Ok(Value::Boolean(false)),
             _ => Err(format!("{text:?} is neither true nor false")),
         },
+        Some(Value::Array(_)) => {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            Ok(Value::Array(parts.map(|part| Value::String(part.to_owned())).collect()))
+        }
         _ => Ok(Value::String(text.to_owned())),
     }
 }
@@ -296,6 +303,14 @@ mod tests {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("abc", ""), 3);
         assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn a_list_in_a_variable_has_commas() {
+        let list = Value::Array(Vec::new());
+        let read = |text| typed_like(Some(&list), text).unwrap().to_string();
+        assert_eq!(read("10.0.0.0/8, ::1"), r#"["10.0.0.0/8", "::1"]"#);
+        assert_eq!(read(""), "[]");
     }
 
     #[test]

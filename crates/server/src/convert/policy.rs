@@ -113,7 +113,7 @@ fn dead_letter_topic(wire: &pubsub::DeadLetterPolicy) -> Result<TopicName, Inval
 }
 
 /// Zero on the wire means that none are given.
-fn attempts(wire: &pubsub::DeadLetterPolicy) -> Result<Option<u32>, Invalid> {
+pub(super) fn attempts(wire: &pubsub::DeadLetterPolicy) -> Result<Option<u32>, Invalid> {
     match u32::try_from(wire.max_delivery_attempts) {
         Ok(0) => Ok(None),
         Ok(attempts) => Ok(Some(attempts)),

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use domain::limits::{EXPIRATION_DEFAULT, RETENTION_DEFAULT};
+use domain::limits::{ACK_DEADLINE_DEFAULT, EXPIRATION_DEFAULT, RETENTION_DEFAULT};
 use domain::name::DELETED_TOPIC;
-use domain::subscription::{self, Change, Field, LABELS_NOT_BUILT, Labelled, Ours, no_such_path};
-use domain::{Filter, Invalid, Poison, Start, Subscription, SubscriptionName, TopicName};
+use domain::push::{BatchPush, Method, PushConfig};
+use domain::subscription::{self, Change, Field, Labelled, Ours, PushRetry, no_such_path};
+use domain::{
+    Backoff, Filter, Invalid, Poison, RetryPolicy, Start, Subscription, SubscriptionName, TopicName,
+};
 use wire::pubsub;
 
 use super::policy::{self, DeadLetterPart, RetryPart};
+use super::push::{self, SigningAsk};
 use super::{needed, refuse, retention, span};
 use crate::status::Result;
 
@@ -32,6 +36,22 @@ pub(crate) struct Extras {
     pub(crate) description: Option<String>,
     /// Free names and values.
     pub(crate) metadata: Option<BTreeMap<String, String>>,
+    /// How long an endpoint has for its answer.
+    pub(crate) push_timeout: Option<Duration>,
+    /// Waits and attempts, given inside the push config.
+    pub(crate) push_retry: Option<PushRetry>,
+    /// Waits between attempts; `Some(None)` = none.
+    pub(crate) backoff: Option<Option<Backoff>>,
+    /// Headers of a push.
+    pub(crate) headers: Option<BTreeMap<String, String>>,
+    /// The method of a push.
+    pub(crate) method: Option<Method>,
+    /// How pushes are signed.
+    pub(crate) signing: Option<SigningAsk>,
+    /// Several messages in one push; `Some(None)` = one.
+    pub(crate) batch: Option<Option<BatchPush>>,
+    /// Most pushes a second; `Some(None)` = as the endpoint takes them.
+    pub(crate) rate_max: Option<Option<u32>>,
 }
 
 /// A subscription to be created. Where a label says another thing than `extras` do, the outcome
@@ -46,22 +66,26 @@ pub(crate) fn subscription_from_wire(
         refuse_field(&wire, field)?;
     }
     refuse("tags", !wire.tags.is_empty())?;
-    refuse_labels(&wire.labels)?;
     let labelled = Labelled::read(&wire.labels)?;
-    let attempts_max = extras.attempts_max.or(labelled.attempts_max);
+    let (retry_policy, attempts_max) = retries(&wire, &extras, &labelled)?;
+    let backoff = extras.backoff.flatten();
+    let asked = attempts_max.or(backoff.as_ref().and_then(Backoff::attempts));
     let dead_letter_policy = wire.dead_letter_policy.as_ref();
-    let dead_letter_policy =
-        dead_letter_policy.map(|wire| policy::dead_letter_policy(wire, attempts_max));
+    let dead_letter_policy = dead_letter_policy.map(|wire| policy::dead_letter_policy(wire, asked));
+    let ack_deadline = ack_deadline(&wire)?;
+    let signing = extras.signing.as_ref().map(SigningAsk::change).transpose()?;
     Ok(Subscription {
-        ack_deadline: ack_deadline(&wire)?,
+        ack_deadline: ack_deadline.unwrap_or(ACK_DEADLINE_DEFAULT),
+        is_ack_deadline_given: ack_deadline.is_some(),
         retain_acked_messages: wire.retain_acked_messages,
         message_retention: subscription_retention(&wire)?,
         expiration: expiration(&wire)?,
         message_ordering: wire.enable_message_ordering,
         filter: filter(&wire.filter)?,
-        retry_policy: wire.retry_policy.as_ref().map(policy::retry_policy).transpose()?,
+        retry_policy,
         dead_letter_policy: dead_letter_policy.transpose()?,
         exactly_once: wire.enable_exactly_once_delivery,
+        push: push_config(&wire, extras.push_timeout, labelled.timeout)?,
         labels: wire.labels,
         start: extras.start.or(labelled.start).unwrap_or_default(),
         fifo: extras.fifo.or(labelled.fifo).unwrap_or_default(),
@@ -71,8 +95,41 @@ pub(crate) fn subscription_from_wire(
         attempts_max,
         description: extras.description.unwrap_or_default(),
         metadata: extras.metadata.unwrap_or_default(),
+        backoff,
+        headers: extras.headers.unwrap_or_default(),
+        method: extras.method.unwrap_or_default(),
+        signing: signing.and_then(|change| change.apply(None)),
+        batch: extras.batch.flatten(),
+        rate_max: extras.rate_max.flatten(),
         ..Subscription::new(name, topic)
     })
+}
+
+/// The retry policy and the attempts that were asked for, whichever way they were.
+fn retries(
+    wire: &pubsub::Subscription,
+    extras: &Extras,
+    labelled: &Labelled,
+) -> Result<(Option<RetryPolicy>, Option<u32>)> {
+    let asked = extras.attempts_max.or(labelled.attempts_max);
+    let policy = wire.retry_policy.as_ref().map(policy::retry_policy).transpose()?;
+    let Some(retry) = extras.push_retry else { return Ok((policy, asked)) };
+    PushRetry::only(policy.is_some())?;
+    let dead_letter = wire.dead_letter_policy.as_ref().map_or(Ok(None), policy::attempts)?;
+    Ok((Some(retry.policy), Some(retry.attempts_max(asked, dead_letter)?)))
+}
+
+/// The push config with its timeout, which a label may give for one that is made later.
+fn push_config(
+    wire: &pubsub::Subscription,
+    timeout: Option<Duration>,
+    labelled: Option<Duration>,
+) -> Result<Option<PushConfig>> {
+    match push::push_config(wire.push_config.as_ref())? {
+        Some(push) => Ok(Some(PushConfig { timeout: timeout.or(labelled), ..push })),
+        None if timeout.is_some() => Err(push::no_endpoint().into()),
+        None => Ok(None),
+    }
 }
 
 /// A subscription as it is shown.
@@ -93,7 +150,7 @@ pub(super) fn settings_to_wire(settings: &Subscription) -> pubsub::Subscription 
     pubsub::Subscription {
         name: settings.name.to_string(),
         topic: settings.topic.to_string(),
-        push_config: Some(pubsub::PushConfig::default()),
+        push_config: Some(push::push_config_to_wire(settings.push.as_ref())),
         ack_deadline_seconds: whole_seconds(settings.ack_deadline),
         retain_acked_messages: settings.retain_acked_messages,
         message_retention_duration: Some(settings.message_retention.into()),
@@ -123,8 +180,11 @@ pub(crate) fn subscription_change(
     for path in needed(paths)? {
         match (Field::parse(path)?, extras) {
             (field, None) if field.is_ours() => return Err(no_such_path(path).into()),
-            (Field::Ours(field), Some(extras)) => change_ours(&mut change, extras, field),
-            (Field::Postrider, Some(extras)) => change_given(&mut change, extras),
+            (Field::Ours(field), Some(extras)) => change_ours(&mut change, extras, field)?,
+            (Field::Postrider, Some(extras)) => change_given(&mut change, extras)?,
+            (Field::Push(part), extras) => {
+                push::change_push(&mut change, wire.push_config.as_ref(), extras, part)?;
+            }
             (field, _) => change_field(&mut change, wire, field)?,
         }
     }
@@ -144,10 +204,7 @@ fn change_field(change: &mut Change, wire: &pubsub::Subscription, field: Field) 
             change.retain_acked_messages = Some(wire.retain_acked_messages);
         }
         Field::MessageRetention => change.message_retention = Some(subscription_retention(wire)?),
-        Field::Labels => {
-            refuse_labels(&wire.labels)?;
-            change.labels = Some(wire.labels.clone());
-        }
+        Field::Labels => change.labels = Some(wire.labels.clone()),
         Field::Expiration => change.expiration = Some(expiration(wire)?),
         Field::RetryPolicy => retry(RetryPart::Whole)?,
         Field::BackoffMin => retry(RetryPart::Min)?,
@@ -157,13 +214,13 @@ fn change_field(change: &mut Change, wire: &pubsub::Subscription, field: Field) 
         Field::DeadLetterAttempts => dead_letter(DeadLetterPart::Attempts)?,
         Field::ExactlyOnce => change.exactly_once = Some(wire.enable_exactly_once_delivery),
         Field::NotBuilt(field) => refuse_field(wire, field)?,
-        Field::Ours(_) | Field::Postrider => {}
+        Field::Push(_) | Field::Ours(_) | Field::Postrider => {}
     }
     Ok(())
 }
 
 /// Adds one of our fields to a change; one that is not given goes back to its default.
-fn change_ours(change: &mut Change, extras: &Extras, field: Ours) {
+fn change_ours(change: &mut Change, extras: &Extras, field: Ours) -> Result<()> {
     match field {
         Ours::Fifo => change.fifo = Some(extras.fifo.unwrap_or_default()),
         Ours::Paused => change.paused = Some(extras.paused.unwrap_or_default()),
@@ -174,11 +231,20 @@ fn change_ours(change: &mut Change, extras: &Extras, field: Ours) {
             change.description = Some(extras.description.clone().unwrap_or_default());
         }
         Ours::Metadata => change.metadata = Some(extras.metadata.clone().unwrap_or_default()),
+        Ours::Backoff => change.backoff = Some(extras.backoff.clone().flatten()),
+        Ours::Headers => change.headers = Some(extras.headers.clone().unwrap_or_default()),
+        Ours::Method => change.method = Some(extras.method.unwrap_or_default()),
+        Ours::Signing => {
+            change.signing = Some(extras.signing.as_ref().unwrap_or(&SigningAsk::Off).change()?);
+        }
+        Ours::Batch => change.batch = Some(extras.batch.flatten()),
+        Ours::RateMax => change.rate_max = Some(extras.rate_max.flatten()),
     }
+    Ok(())
 }
 
 /// Adds those of our fields to a change that are given.
-fn change_given(change: &mut Change, extras: &Extras) {
+fn change_given(change: &mut Change, extras: &Extras) -> Result<()> {
     let given = extras.clone();
     change.fifo = given.fifo.or(change.fifo);
     change.paused = given.paused.or(change.paused);
@@ -187,37 +253,28 @@ fn change_given(change: &mut Change, extras: &Extras) {
     change.attempts_max = given.attempts_max.map(Some).or(change.attempts_max);
     change.description = given.description.or(change.description.take());
     change.metadata = given.metadata.or(change.metadata.take());
+    change.backoff = given.backoff.or(change.backoff.take());
+    change.headers = given.headers.or(change.headers.take());
+    change.method = given.method.or(change.method);
+    change.batch = given.batch.or(change.batch);
+    change.rate_max = given.rate_max.or(change.rate_max);
+    if let Some(signing) = given.signing {
+        change.signing = Some(signing.change()?);
+    }
+    Ok(())
 }
 
-const NOT_BUILT: [&str; 5] = [
-    "push_config",
-    "bigquery_config",
-    "cloud_storage_config",
-    "bigtable_config",
-    "message_transforms",
-];
+const NOT_BUILT: [&str; 4] =
+    ["bigquery_config", "cloud_storage_config", "bigtable_config", "message_transforms"];
 
 fn refuse_field(wire: &pubsub::Subscription, field: &'static str) -> Result<()> {
     let is_given = match field {
-        "push_config" => is_push(wire.push_config.as_ref()),
         "bigquery_config" => wire.bigquery_config.is_some(),
         "cloud_storage_config" => wire.cloud_storage_config.is_some(),
         "bigtable_config" => wire.bigtable_config.is_some(),
         _ => !wire.message_transforms.is_empty(),
     };
     refuse(field, is_given)
-}
-
-/// An empty message means pull: Java clients always send one.
-pub(crate) fn is_push(config: Option<&pubsub::PushConfig>) -> bool {
-    config.is_some_and(|config| *config != pubsub::PushConfig::default())
-}
-
-fn refuse_labels(labels: &BTreeMap<String, String>) -> Result<()> {
-    for label in LABELS_NOT_BUILT {
-        refuse(&format!("labels[{label:?}]"), labels.contains_key(label))?;
-    }
-    Ok(())
 }
 
 /// The empty text is no filter.
@@ -229,7 +286,7 @@ fn lane_by(key: String) -> Option<String> {
     Some(key).filter(|key| !key.is_empty())
 }
 
-fn ack_deadline(wire: &pubsub::Subscription) -> Result<Duration> {
+fn ack_deadline(wire: &pubsub::Subscription) -> Result<Option<Duration>> {
     Ok(subscription::ack_deadline("ack_deadline_seconds", wire.ack_deadline_seconds)?)
 }
 

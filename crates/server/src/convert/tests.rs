@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::limits::EXPIRATION_DEFAULT;
-use domain::subscription::{Change, DeadLetterChange, RetryChange};
+use domain::push::Method;
+use domain::subscription::{Change, DeadLetterChange, RetryChange, SigningChange};
 use domain::{
     DeadLetterPolicy, Filter, Poison, RetryPolicy, Snapshot, SnapshotName, Start, Subscription,
     Timestamp, TopicName, snapshot,
@@ -97,16 +98,6 @@ fn every_setting_that_is_not_built_is_refused_by_name() {
     let plain = wire_subscription;
     for (wire, field) in [
         (
-            pubsub::Subscription {
-                push_config: Some(pubsub::PushConfig {
-                    push_endpoint: "http://x".to_owned(),
-                    ..Default::default()
-                }),
-                ..plain()
-            },
-            "push_config",
-        ),
-        (
             pubsub::Subscription { bigquery_config: Some(Default::default()), ..plain() },
             "bigquery_config",
         ),
@@ -123,13 +114,6 @@ fn every_setting_that_is_not_built_is_refused_by_name() {
             "message_transforms",
         ),
         (pubsub::Subscription { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
-        (
-            pubsub::Subscription {
-                labels: labels(&[("postrider-timeout-seconds", "30")]),
-                ..plain()
-            },
-            r#"labels["postrider-timeout-seconds"]"#,
-        ),
     ] {
         let refusal = subscription(wire).unwrap_err();
         assert_eq!(refusal.code, Code::Unimplemented, "{field}");
@@ -295,22 +279,20 @@ fn an_update_takes_only_what_its_mask_names() {
         retain_acked_messages: true,
         ..wire_subscription()
     };
-    let expected = Change { ack_deadline: Some(Duration::from_secs(60)), ..Change::default() };
+    let expected =
+        Change { ack_deadline: Some(Some(Duration::from_secs(60))), ..Change::default() };
     assert_eq!(change(&wire, &["ack_deadline_seconds"]).unwrap(), expected);
 }
 
 #[test]
 fn an_update_of_what_is_not_built_is_refused_unless_it_changes_nothing() {
-    assert_eq!(change(&wire_subscription(), &["push_config"]).unwrap(), Change::default());
-    let pushing = pubsub::Subscription {
-        push_config: Some(pubsub::PushConfig {
-            push_endpoint: "http://x".to_owned(),
-            ..Default::default()
-        }),
+    assert_eq!(change(&wire_subscription(), &["bigquery_config"]).unwrap(), Change::default());
+    let exporting = pubsub::Subscription {
+        bigquery_config: Some(pubsub::BigQueryConfig::default()),
         ..wire_subscription()
     };
-    assert_eq!(change(&pushing, &["push_config"]).unwrap_err().code, Code::Unimplemented);
-    assert_eq!(change(&pushing, &["filter"]).unwrap_err().code, Code::InvalidArgument);
+    assert_eq!(change(&exporting, &["bigquery_config"]).unwrap_err().code, Code::Unimplemented);
+    assert_eq!(change(&exporting, &["filter"]).unwrap_err().code, Code::InvalidArgument);
 }
 
 #[test]
@@ -370,12 +352,16 @@ fn the_postrider_path_changes_what_is_given() {
         description: Some("new".to_owned()),
         paused: Some(true),
         lane_by: Some(String::new()),
+        batch: Some(None),
+        signing: Some(SigningAsk::Off),
         ..Extras::default()
     };
     let expected = Change {
         description: Some("new".to_owned()),
         paused: Some(true),
         lane_by: Some(None),
+        batch: Some(None),
+        signing: Some(SigningChange::Off),
         ..Change::default()
     };
     assert_eq!(ours(&extras, &["postrider"]), expected);
@@ -387,6 +373,12 @@ fn the_postrider_path_changes_what_is_given() {
         "postrider.max_attempts",
         "postrider.description",
         "postrider.metadata",
+        "postrider.backoff",
+        "postrider.headers",
+        "postrider.method",
+        "postrider.signing",
+        "postrider.batch",
+        "postrider.rate_limit",
     ];
     let defaults = Change {
         fifo: Some(false),
@@ -396,6 +388,12 @@ fn the_postrider_path_changes_what_is_given() {
         attempts_max: Some(None),
         description: Some(String::new()),
         metadata: Some(BTreeMap::new()),
+        backoff: Some(None),
+        headers: Some(BTreeMap::new()),
+        method: Some(Method::Post),
+        signing: Some(SigningChange::Off),
+        batch: Some(None),
+        rate_max: Some(None),
         ..Change::default()
     };
     assert_eq!(ours(&Extras::default(), &named), defaults);

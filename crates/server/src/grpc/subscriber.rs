@@ -92,7 +92,10 @@ impl Subscriber for Service {
         &self,
         request: Request<ModifyPushConfigRequest>,
     ) -> Result<Response<Empty>, Status> {
-        Ok(Response::new(self.api.modify_push_config(request.get_ref())?))
+        let modified = self.api.modify_push_config(request.into_inner(), None).await?;
+        let mut response = Response::new(Empty {});
+        Warnings::attach(modified.warnings, &mut response);
+        Ok(response)
     }
 
     async fn get_snapshot(

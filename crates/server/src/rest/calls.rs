@@ -5,7 +5,7 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{lanes, postrider, to_json};
+use super::{lanes, postrider, secrets, to_json};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -22,13 +22,11 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "Pull" => to_json(&api.pull(&from_value(request)?).await?),
         "Acknowledge" => to_json(&api.acknowledge(&from_value(request)?).await?),
         "ModifyAckDeadline" => to_json(&api.modify_ack_deadline(&from_value(request)?).await?),
-        "ModifyPushConfig" => to_json(&api.modify_push_config(&from_value(request)?)?),
         "DeleteSubscription" => to_json(&api.delete_subscription(&from_value(request)?).await?),
         "Seek" => to_json(&api.seek(&from_value(request)?).await?),
         "DetachSubscription" => to_json(&api.detach_subscription(&from_value(request)?).await?),
-        "CreateSubscription" | "UpdateSubscription" | "GetSubscription" | "ListSubscriptions" => {
-            subscription_call(api, method, request).await
-        }
+        "CreateSubscription" | "UpdateSubscription" | "GetSubscription" | "ListSubscriptions"
+        | "ModifyPushConfig" => subscription_call(api, method, request).await,
         "CreateSnapshot" => to_json(&api.create_snapshot(from_value(request)?).await?),
         "UpdateSnapshot" => to_json(&api.update_snapshot(from_value(request)?).await?),
         "GetSnapshot" => to_json(&api.get_snapshot(&from_value(request)?)?),
@@ -38,6 +36,7 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "ListLanes" => to_json(&lanes::list(api, request).await?),
         "ReleaseLane" => to_json(&lanes::release(api, request).await?),
         "SkipLane" => to_json(&lanes::skip(api, request).await?),
+        "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         other => Err(Refusal::call_not_built(other)),
     }
 }
@@ -48,7 +47,7 @@ async fn subscription_call(api: &Api, method: &Method, mut request: Value) -> Re
         "CreateSubscription" => {
             let extras = postrider::take("", &mut request)?;
             let created = api.create_subscription(from_value(request)?, extras).await?;
-            to_json(&postrider::show_warned(&created)?)
+            to_json(&postrider::show_warned(&created, api.now())?)
         }
         "UpdateSubscription" => {
             let extras = match request.get_mut("subscription") {
@@ -60,15 +59,23 @@ async fn subscription_call(api: &Api, method: &Method, mut request: Value) -> Re
                 postrider::respell(&mut mask.paths);
             }
             let updated = api.update_subscription(request, Some(extras)).await?;
-            to_json(&postrider::show_warned(&updated)?)
+            to_json(&postrider::show_warned(&updated, api.now())?)
+        }
+        "ModifyPushConfig" => {
+            let extras = postrider::take_push("", &mut request)?;
+            let modified = api.modify_push_config(from_value(request)?, Some(extras)).await?;
+            to_json(&postrider::show_warnings(&modified))
         }
         "GetSubscription" => {
             let request: GetSubscriptionRequest = from_value(request)?;
-            to_json(&postrider::show(&*api.subscription(&request.subscription)?)?)
+            let found = api.subscription(&request.subscription)?;
+            to_json(&postrider::show(&found, api.now())?)
         }
         _ => {
             let (page, next_page_token) = api.list_subscriptions(&from_value(request)?)?;
-            let shown: Result<Vec<Value>> = page.iter().map(|one| postrider::show(one)).collect();
+            let now = api.now();
+            let shown = page.iter().map(|one| postrider::show(one, now));
+            let shown: Result<Vec<Value>> = shown.collect();
             to_json(&postrider::list(shown?, next_page_token))
         }
     }

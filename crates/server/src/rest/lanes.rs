@@ -1,43 +1,14 @@
 //! `/v1/{subscription}/lanes`: the lanes of a subscription, and what an operator does with them.
 
+use domain::Invalid;
 use domain::delivery::LaneView;
-use domain::{Invalid, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wire::json::from_value;
-use wire::protobuf;
-use wire::rest::{Body, Match, Method, NoRoute, Verb, route};
 
-use super::no_route;
+use super::postrider::show_time;
 use crate::api::{Api, LanesPage, ListLanes};
 use crate::status::Result;
-
-/// What is not Google's has paths of its own; each is given behind the subscription.
-static METHODS: [Method; 3] = [
-    ours(Verb::Get, "/lanes", "ListLanes", Body::None),
-    ours(Verb::Post, "/lanes:release", "ReleaseLane", Body::All),
-    ours(Verb::Post, "/lanes:skip", "SkipLane", Body::All),
-];
-
-const fn ours(verb: Verb, path: &'static str, call: &'static str, body: Body) -> Method {
-    Method { verb, path, service: "postrider", call, body }
-}
-
-/// The call if the path is one of these.
-pub(super) fn find(verb: &str, path: &str) -> Result<Option<Match>> {
-    for method in &METHODS {
-        let Some(subscription) = path.strip_suffix(method.path) else { continue };
-        let found = route("GET", subscription).map_err(|none| no_route(none, path))?;
-        if found.method.call != "GetSubscription" {
-            return Ok(None);
-        }
-        if verb != method.verb.as_str() {
-            return Err(no_route(NoRoute::WrongVerb(vec![method.verb]), path));
-        }
-        return Ok(Some(Match { method, field: "subscription", value: found.value }));
-    }
-    Ok(None)
-}
 
 pub(super) async fn list(api: &Api, request: Value) -> Result<Value> {
     Ok(show(&api.list_lanes(&ListRequest::read(request)?).await?))
@@ -130,41 +101,16 @@ fn show_lane(lane: &LaneView, page: &LanesPage) -> Value {
     Value::Object(known.collect())
 }
 
-fn show_time(time: Timestamp) -> Value {
-    let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-    json!(protobuf::Timestamp::from_unix_micros(micros))
-}
-
 #[cfg(test)]
 mod tests {
-    use domain::Offset;
     use domain::delivery::LaneState;
+    use domain::{Offset, Timestamp};
     use tonic::Code;
 
     use super::*;
 
     fn list(request: Value) -> Result<ListLanes> {
         ListRequest::read(request)
-    }
-
-    #[test]
-    fn the_three_paths_are_found() {
-        let name = "projects/p/subscriptions/billing";
-        for (verb, path, call) in [
-            ("GET", "lanes", "ListLanes"),
-            ("POST", "lanes:release", "ReleaseLane"),
-            ("POST", "lanes:skip", "SkipLane"),
-        ] {
-            let found = find(verb, &format!("/v1/{name}/{path}")).unwrap().unwrap();
-            assert_eq!((found.method.call, found.value.as_str()), (call, name));
-            let other = if verb == "GET" { "POST" } else { "GET" };
-            let refusal = find(other, &format!("/v1/{name}/{path}")).unwrap_err();
-            assert_eq!(refusal.code, Code::NotFound);
-        }
-        for other in ["/v1/projects/p/topics/orders/lanes", "/v1/projects/p/subscriptions"] {
-            assert_eq!(find("GET", other), Ok(None), "{other}");
-        }
-        assert!(find("GET", "/lanes").is_err());
     }
 
     #[test]

@@ -3,7 +3,10 @@
 mod calls;
 mod lanes;
 mod pages;
+mod paths;
 mod postrider;
+mod push;
+mod secrets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +77,7 @@ impl Rest {
         if let Some(reply) = pages::find(&self, verb, path)? {
             return Ok(reply);
         }
-        let found = match lanes::find(verb, path)? {
+        let found = match paths::find(verb, path)? {
             Some(found) => found,
             None => route(verb, path).map_err(|none| no_route(none, path))?,
         };

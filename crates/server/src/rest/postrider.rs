@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use domain::push::Secret;
 use domain::{Invalid, Offset, Poison, Start, Timestamp};
 use serde_json::{Map, Value, json};
 use tonic::Code;
 use wire::protobuf;
 
+use super::push;
 use crate::api::Warned;
 use crate::convert::{Extras, subscription_to_wire};
 use crate::status::{Refusal, Result};
@@ -22,6 +24,7 @@ pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Extras, Inva
         Some(Value::Object(object)) => read(&format!("{place}postrider."), object)?,
         Some(_) => return Err(Invalid::new(format!("{place}postrider"), "expected an object")),
     };
+    take_push_into(place, fields, &mut extras)?;
     for (name, means) in SPELLINGS {
         let field = format!("{place}{name}");
         let given = fields.remove(name).map_or(Ok(None), |value| switch(&field, &value))?;
@@ -31,6 +34,28 @@ pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Extras, Inva
         }
     }
     Ok(extras)
+}
+
+/// Takes what is ours out of the push config in a request.
+pub(super) fn take_push(place: &str, request: &mut Value) -> Result<Extras, Invalid> {
+    let mut extras = Extras::default();
+    if let Value::Object(fields) = request {
+        take_push_into(place, fields, &mut extras)?;
+    }
+    Ok(extras)
+}
+
+fn take_push_into(
+    place: &str,
+    fields: &mut Map<String, Value>,
+    extras: &mut Extras,
+) -> Result<(), Invalid> {
+    for name in ["pushConfig", "push_config"] {
+        if let Some(config) = fields.get_mut(name) {
+            push::take(&format!("{place}{name}."), config, extras)?;
+        }
+    }
+    Ok(())
 }
 
 /// What a source's own spelling of a setting means.
@@ -83,14 +108,19 @@ fn read(place: &str, object: Map<String, Value>) -> Result<Extras, Invalid> {
             "fifo" => extras.fifo = switch(&field, &value)?,
             "paused" => extras.paused = switch(&field, &value)?,
             "poison" => extras.poison = poison(&field, value)?,
-            "laneBy" => extras.lane_by = text(&field, value)?,
-            "maxAttempts" => extras.attempts_max = attempts(&field, &value)?,
+            "laneBy" | "lane_by" => extras.lane_by = text(&field, value)?,
+            "maxAttempts" | "max_attempts" => extras.attempts_max = number(&field, &value)?,
             "description" => extras.description = text(&field, value)?,
             "metadata" => extras.metadata = pairs(&field, value)?,
-            _ => {
-                let shown: String = field.chars().take(100).collect();
-                return Err(Invalid::new(shown, "unknown field"));
+            "backoff" => extras.backoff = push::or_none(&field, value, push::backoff)?,
+            "headers" => extras.headers = pairs(&field, value)?,
+            "method" => extras.method = push::method(&field, value)?,
+            "signing" => extras.signing = push::signing(&field, value)?,
+            "batch" => extras.batch = push::or_none(&field, value, push::batch)?,
+            "rateLimit" | "rate_limit" => {
+                extras.rate_max = push::or_none(&field, value, push::rate)?;
             }
+            _ => return Err(push::unknown(&field)),
         }
     }
     Ok(extras)
@@ -108,17 +138,17 @@ fn poison(field: &str, value: Value) -> Result<Option<Poison>, Invalid> {
     text(field, value)?.map(|text| Poison::parse(field, &text)).transpose()
 }
 
-fn attempts(field: &str, value: &Value) -> Result<Option<u32>, Invalid> {
+pub(super) fn number(field: &str, value: &Value) -> Result<Option<u32>, Invalid> {
     match value {
         Value::Null => Ok(None),
-        _ => match value.as_u64().and_then(|attempts| u32::try_from(attempts).ok()) {
-            Some(attempts) => Ok(Some(attempts)),
-            None => Err(Invalid::new(field, "expected a number of attempts")),
+        _ => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(Invalid::new(field, "expected a whole number")),
         },
     }
 }
 
-fn text(field: &str, value: Value) -> Result<Option<String>, Invalid> {
+pub(super) fn text(field: &str, value: Value) -> Result<Option<String>, Invalid> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text)),
@@ -184,22 +214,37 @@ fn start_time(value: &Value) -> Option<Start> {
 
 /// A subscription as REST shows it: Google's fields, ours as they are in force, and what goes
 /// wrong with it now.
-pub(super) fn show(subscription: &broker::Subscription) -> Result<Value> {
-    show_with(subscription, Vec::new())
+pub(super) fn show(subscription: &broker::Subscription, now: Timestamp) -> Result<Value> {
+    show_with(subscription, Vec::new(), None, now)
 }
 
 /// The same, with what its owner should know about the settings it was just given.
-pub(super) fn show_warned(warned: &Warned) -> Result<Value> {
-    show_with(&warned.subscription, warned.warnings.clone())
+pub(super) fn show_warned(warned: &Warned, now: Timestamp) -> Result<Value> {
+    let Warned { subscription, warnings, secret } = warned;
+    show_with(subscription, warnings.clone(), secret.as_ref(), now)
 }
 
-fn show_with(subscription: &broker::Subscription, mut warnings: Vec<String>) -> Result<Value> {
+/// The answer of a call that shows no subscription.
+pub(super) fn show_warnings(warned: &Warned) -> Value {
+    match warned.warnings.as_slice() {
+        [] => json!({}),
+        warnings => json!({"warnings": warnings}),
+    }
+}
+
+fn show_with(
+    subscription: &broker::Subscription,
+    mut warnings: Vec<String>,
+    secret: Option<&Secret>,
+    now: Timestamp,
+) -> Result<Value> {
     let internal = |error: serde_json::Error| Refusal::new(Code::Internal, error.to_string());
     let mut shown = serde_json::to_value(subscription_to_wire(subscription)).map_err(internal)?;
     let settings = subscription.settings();
     warnings.extend(subscription.dead_letter_error());
     if let Value::Object(fields) = &mut shown {
-        fields.insert("postrider".to_owned(), show_ours(&settings));
+        push::show_config(&settings, fields);
+        fields.insert("postrider".to_owned(), show_ours(&settings, secret, now));
         fields.insert("fifo_mode".to_owned(), Value::Bool(settings.fifo));
         if !warnings.is_empty() {
             fields.insert("warnings".to_owned(), json!(warnings));
@@ -209,7 +254,7 @@ fn show_with(subscription: &broker::Subscription, mut warnings: Vec<String>) -> 
 }
 
 /// Settings with a default are always shown, the others where there are any.
-fn show_ours(settings: &domain::Subscription) -> Value {
+fn show_ours(settings: &domain::Subscription, secret: Option<&Secret>, now: Timestamp) -> Value {
     let mut ours = Map::new();
     ours.insert("start".to_owned(), show_start(settings.start));
     ours.insert("fifo".to_owned(), settings.fifo.into());
@@ -227,6 +272,7 @@ fn show_ours(settings: &domain::Subscription) -> Value {
     if !settings.metadata.is_empty() {
         ours.insert("metadata".to_owned(), json!(settings.metadata));
     }
+    push::show_ours(settings, secret, now, &mut ours);
     Value::Object(ours)
 }
 
@@ -235,11 +281,14 @@ fn show_start(start: Start) -> Value {
         Start::Latest => json!("latest"),
         Start::Earliest => json!("earliest"),
         Start::Offset(offset) => json!({"offset": offset.to_string()}),
-        Start::Time(time) => {
-            let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-            json!({"time": protobuf::Timestamp::from_unix_micros(micros)})
-        }
+        Start::Time(time) => json!({"time": show_time(time)}),
     }
+}
+
+/// A time as RFC 3339 has it.
+pub(super) fn show_time(time: Timestamp) -> Value {
+    let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
+    json!(protobuf::Timestamp::from_unix_micros(micros))
 }
 
 /// A page of subscriptions; like Google's, without what is empty.
@@ -288,6 +337,7 @@ mod tests {
             attempts_max: Some(7),
             description: Some("d".to_owned()),
             metadata: Some(BTreeMap::from([("k".to_owned(), "v".to_owned())])),
+            ..Extras::default()
         };
         assert_eq!(take("", &mut subscription), Ok(expected));
         assert_eq!(subscription, json!({"topic": "projects/p/topics/orders"}));
@@ -339,7 +389,7 @@ mod tests {
             domain::TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
         );
         assert_eq!(
-            show_ours(&plain),
+            show_ours(&plain, None, Timestamp(0)),
             json!({"start": "latest", "fifo": false, "paused": false, "poison": "skip"})
         );
         let settings = domain::Subscription {
@@ -349,7 +399,7 @@ mod tests {
             attempts_max: Some(7),
             ..plain
         };
-        let shown = show_ours(&settings);
+        let shown = show_ours(&settings, None, Timestamp(0));
         assert_eq!(shown["laneBy"], json!("kind"));
         let extras = taken(json!({"postrider": shown})).unwrap();
         assert_eq!((extras.paused, extras.poison), (Some(true), Some(Poison::Halt)));

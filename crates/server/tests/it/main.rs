@@ -10,6 +10,7 @@ mod hostile;
 mod lanes;
 mod messages;
 mod program;
+mod push_settings;
 mod rest;
 mod rest_bad_input;
 mod rig;

@@ -177,9 +177,8 @@ async fn bodies_that_are_not_json_are_refused(rig: &Rig) {
 async fn what_is_not_built_is_501_by_name(rig: &Rig) {
     make_pair(rig).await;
     for (fields, name) in [
-        (json!({"pushConfig": {"pushEndpoint": "http://x"}}), "pushConfig"),
         (json!({"bigqueryConfig": {"table": "p.d.t"}}), "bigqueryConfig"),
-        (json!({"labels": {"postrider-timeout-seconds": "30"}}), "postrider-timeout-seconds"),
+        (json!({"messageTransforms": [{}]}), "messageTransforms"),
     ] {
         let mut body = fields;
         body["topic"] = json!("projects/p/topics/orders");

@@ -63,7 +63,7 @@ impl Broker {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Arc<Self>> {
-        let runtime = Arc::new(Runtime::new(Arc::clone(&engine.log), clock, options));
+        let runtime = Arc::new(Runtime::new(&engine, clock, options));
         let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
         engine.log.listen(Arc::clone(&tail) as _);
         let broker = Arc::new_cyclic(|me| Self {
@@ -78,6 +78,7 @@ impl Broker {
             chores: parking_lot::Mutex::default(),
         });
         broker.load().await?;
+        broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
         Ok(broker)
     }

@@ -42,5 +42,6 @@ pub use push::options::{PushOptions, RetryDefault, Success};
 pub use secret::make_secret;
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;
+pub use storage::{AttemptPage, AttemptQuery, NumberedAttempt};
 pub use subscription::{AckReport, Cursor, Subscription};
 pub use topic::Topic;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::Now;
 use parking_lot::Mutex;
-use storage::MessageLog;
+use storage::{Engine, MessageLog};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::index::Index;
 use crate::options::Options;
+use crate::push::attempts::Attempts;
 use crate::subscription::Subscription;
 use crate::timers::Timers;
 
@@ -28,15 +29,17 @@ pub(crate) struct Runtime {
     pub(crate) index: Index,
     pub(crate) dead_letters: Jobs,
     pub(crate) expiries: Expiries,
+    pub(crate) attempts: Attempts,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
     failed: Notify,
 }
 
 impl Runtime {
-    pub(crate) fn new(log: Arc<dyn MessageLog>, clock: Arc<dyn Clock>, options: Options) -> Self {
+    pub(crate) fn new(engine: &Engine, clock: Arc<dyn Clock>, options: Options) -> Self {
         Self {
-            log,
+            log: Arc::clone(&engine.log),
+            attempts: Attempts::new(Arc::clone(&engine.attempts), clock.wall()),
             clock,
             options,
             timers: Timers::default(),

@@ -28,6 +28,9 @@ use crate::runtime::Runtime;
 use crate::topic::Topic;
 use crate::waiters::Waiters;
 
+/// Offsets that are looked up under one lock: whoever delivers shall not wait for thousands.
+const LOOKED_UP_AT_ONCE: usize = 500;
+
 /// One life of a subscription.
 pub struct Subscription {
     id: SubscriptionId,
@@ -289,6 +292,20 @@ impl Subscription {
         } else {
             state.delivery.progress().unacked_in(range)
         }
+    }
+
+    /// Those of `offsets` that are not settled.
+    pub(crate) fn unsettled(&self, offsets: &[Offset]) -> Vec<Offset> {
+        let is_open = |state: &State, offset| !state.delivery.progress().is_acked(offset);
+        let mut unsettled = Vec::new();
+        for some in offsets.chunks(LOOKED_UP_AT_ONCE) {
+            let state = self.state.lock();
+            if state.is_deleted || state.settings.detached {
+                return Vec::new();
+            }
+            unsettled.extend(some.iter().copied().filter(|&offset| is_open(&state, offset)));
+        }
+        unsettled
     }
 
     /// Calls `keep` with what is settled, before anything more can be. Attempts are left out.

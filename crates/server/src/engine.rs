@@ -38,7 +38,10 @@ impl Closer {
 pub(crate) fn open(config: &Config) -> Result<Opened, Error> {
     match config.engine {
         config::Engine::Memory => {
-            let options = memory::Options { bytes_max: bytes(config.storage.memory_max) };
+            let options = memory::Options {
+                bytes_max: bytes(config.storage.memory_max),
+                ..memory::Options::default()
+            };
             let engine = memory::open_with(options);
             Ok(Opened { engine, recovery: None, closer: Closer::None })
         }

@@ -1,9 +1,10 @@
 //! Where messages, definitions and progress are kept.
 //!
-//! Three small traits, their engines as modules, and one conformance suite that every engine
+//! Four small traits, their engines as modules, and one conformance suite that every engine
 //! passes. The traits' comments are the specification; the suite tests them sentence by sentence.
 #![warn(missing_docs, clippy::iter_over_hash_type)]
 
+mod attempts;
 mod catalogue;
 mod error;
 mod log;
@@ -16,6 +17,10 @@ pub mod memory;
 
 use std::sync::Arc;
 
+pub use attempts::{
+    Attempt, AttemptHistory, AttemptPage, AttemptQuery, CLASS_OK, FAILURES_MAX,
+    HISTORY_BYTES_DEFAULT, KnownAttempts, NumberedAttempt, RECENT_MAX, Unsettled,
+};
 pub use catalogue::{Catalogue, Entry, Kind, Page};
 pub use error::{Error, Result};
 pub use log::{
@@ -27,7 +32,7 @@ pub use progress::{Checkpoint, Claim, ProgressStore};
 /// A future an engine hands out behind a `dyn` trait.
 pub type Future<T> = futures::future::BoxFuture<'static, T>;
 
-/// An open store: three faces of one engine.
+/// An open store: four faces of one engine.
 #[derive(Clone)]
 pub struct Engine {
     /// The messages, and every change of progress.
@@ -36,4 +41,6 @@ pub struct Engine {
     pub catalogue: Arc<dyn Catalogue>,
     /// Claims and progress checkpoints.
     pub progress: Arc<dyn ProgressStore>,
+    /// What became of attempts to push.
+    pub attempts: Arc<dyn AttemptHistory>,
 }

@@ -225,6 +225,7 @@ impl Broker {
         self.note_policy(admin, Some(&settings), None);
         self.drop_if_unused(subscription.topic());
         self.runtime.changed.forget(subscription.id());
+        self.runtime.attempts.forget(subscription.id());
         Ok(())
     }
 

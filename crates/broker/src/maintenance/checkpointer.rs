@@ -1,4 +1,4 @@
-//! Saves progress each `progress_flush`, and makes room in the log when it asks for it.
+//! Saves progress and attempts each `progress_flush`, and makes room in the log when it asks for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +65,7 @@ async fn wait_until_due(broker: &Broker, flush: Duration, trim_at: Moment) -> Du
     }
     tokio::select! {
         () = changed.wake.notified() => {}
+        () = broker.runtime.attempts.wake.notified() => {}
         () = clock.sleep_until(trim_at) => return Due::Trim,
     }
     let flush_at = clock.now().plus(flush);
@@ -77,8 +78,14 @@ async fn wait_until_due(broker: &Broker, flush: Duration, trim_at: Moment) -> Du
     Due::Checkpoint
 }
 
-/// One checkpoint, and a trim if `trims`.
+/// One checkpoint, and a trim if `trims`; then the attempts, for which nobody waits.
 pub(crate) async fn once(broker: &Broker, trims: bool) -> Result<()> {
+    let done = checkpoint_and_trim(broker, trims).await;
+    broker.flush_attempts().await;
+    done
+}
+
+async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
     checkpoint(broker).await?;
     if trims {
         let log = Arc::clone(&broker.runtime.log);

@@ -1,1 +1,235 @@
-//! The history of attempts: what was sent when, and what came of it.
+//! The history of attempts: recorded as they are made, saved with the progress.
+//!
+//! ```text
+//!   record ─► unsaved, per subscription ──(each progress_flush, or somebody asks)──► storage
+//! ```
+
+mod unsaved;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use domain::{Invalid, Offset, SubscriptionId, SubscriptionName, Timestamp};
+use parking_lot::Mutex;
+use storage::{Attempt, AttemptHistory, AttemptPage, AttemptQuery, NumberedAttempt, Unsettled};
+use tokio::sync::Notify;
+
+use self::unsaved::{Numbers, Shard};
+use super::exchange::Class;
+use crate::broker::Broker;
+use crate::error::Result;
+use crate::subscription::Subscription;
+
+/// Bytes of an answer, and of an error, that are kept at most.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+/// Bytes of unsaved attempts, at most; one more of each subscription may come on top.
+const UNSAVED_BYTES_MAX: usize = 16 << 20;
+
+/// Locks that the subscriptions share among them.
+const SHARDS: usize = 16;
+
+/// What became of attempts, those not saved yet and those that are.
+pub(crate) struct Attempts {
+    history: Arc<dyn AttemptHistory>,
+    numbers: Numbers,
+    unsaved: [Mutex<Shard>; SHARDS],
+    /// Bytes of all shards together.
+    bytes: AtomicUsize,
+    /// Subscriptions that are gone, to be forgotten by the history too.
+    forgotten: Mutex<Vec<SubscriptionId>>,
+    /// Held while attempts are on their way from here to the history, so that nobody who asks
+    /// meanwhile misses them.
+    saving: tokio::sync::Mutex<()>,
+    /// There is something to save.
+    pub(crate) wake: Notify,
+}
+
+impl Attempts {
+    /// Numbers are given from `now` on, in microseconds, unless the history is ahead of that.
+    pub(crate) fn new(history: Arc<dyn AttemptHistory>, now: Timestamp) -> Self {
+        Self {
+            history,
+            numbers: Numbers::from(now.0),
+            unsaved: Default::default(),
+            bytes: AtomicUsize::new(0),
+            forgotten: Mutex::default(),
+            saving: tokio::sync::Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Takes note of what the history holds. Subscriptions that are not `living` are forgotten:
+    /// the server was stopped before it could do so.
+    pub(crate) async fn load(&self, living: &BTreeMap<SubscriptionId, Arc<Subscription>>) {
+        match self.history.known().await {
+            Ok(known) => {
+                self.numbers.pass(known.last);
+                let gone = known.subscriptions.into_iter().filter(|id| !living.contains_key(id));
+                gone.for_each(|id| self.forget(id));
+            }
+            Err(error) => tracing::warn!(%error, "the history of attempts cannot be read"),
+        }
+    }
+
+    /// Notes an attempt; of its answer and its error only the beginning is kept. It can be listed
+    /// at once, and is lost if the server crashes before the next flush.
+    pub(crate) fn record(&self, mut attempt: Attempt) {
+        shorten(&mut attempt);
+        let mut shard = self.shard(attempt.subscription).lock();
+        let is_first = shard.is_empty();
+        // Numbered under the lock, so that each subscription's are in order.
+        let numbered = NumberedAttempt { number: self.numbers.next(), attempt };
+        shard.add(numbered, &self.bytes, UNSAVED_BYTES_MAX);
+        drop(shard);
+        if is_first {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Drops the attempts of a subscription that is gone; the history does so at the next flush.
+    pub(crate) fn forget(&self, subscription: SubscriptionId) {
+        drop(self.take(subscription));
+        self.forgotten.lock().push(subscription);
+        self.wake.notify_one();
+    }
+
+    /// Saves everything. What cannot be saved is kept for the next time, within the bounds.
+    pub(crate) async fn flush(&self, living: Living) -> Result<(), storage::Error> {
+        let _saving = self.saving.lock().await;
+        let mut attempts = Vec::new();
+        for shard in &self.unsaved {
+            attempts.extend(shard.lock().take_all(&self.bytes));
+        }
+        // Some of a subscription may have been on their way when it was deleted.
+        attempts.retain(|numbered| living.0.contains_key(&numbered.attempt.subscription));
+        attempts.sort_unstable_by_key(|numbered| numbered.number);
+        self.save(attempts, living).await?;
+        let forgotten = std::mem::take(&mut *self.forgotten.lock());
+        if forgotten.is_empty() {
+            return Ok(());
+        }
+        let done = self.history.forget(forgotten.clone()).await;
+        if done.is_err() {
+            self.forgotten.lock().extend(forgotten);
+        }
+        done
+    }
+
+    /// The attempts of a subscription, the newest first. They are saved first, so that a page
+    /// has its place whatever is recorded meanwhile.
+    async fn list(
+        &self,
+        subscription: &Arc<Subscription>,
+        query: AttemptQuery,
+    ) -> Result<AttemptPage, storage::Error> {
+        let id = subscription.id();
+        let saving = self.saving.lock().await;
+        let living = Living(BTreeMap::from([(id, Arc::clone(subscription))]));
+        self.save(self.take(id), living).await?;
+        drop(saving);
+        self.history.list(id, query).await
+    }
+
+    async fn save(
+        &self,
+        attempts: Vec<NumberedAttempt>,
+        living: Living,
+    ) -> Result<(), storage::Error> {
+        if attempts.is_empty() {
+            return Ok(());
+        }
+        // They are cheap to clone: the texts in them are shared.
+        let done = self.history.append(attempts.clone(), Arc::new(living)).await;
+        if done.is_err() {
+            self.put_back(attempts);
+        }
+        done
+    }
+
+    fn take(&self, subscription: SubscriptionId) -> Vec<NumberedAttempt> {
+        self.shard(subscription).lock().take(subscription, &self.bytes)
+    }
+
+    /// Puts attempts back in front of those that were recorded since.
+    fn put_back(&self, attempts: Vec<NumberedAttempt>) {
+        let mut by_subscription: BTreeMap<SubscriptionId, Vec<NumberedAttempt>> = BTreeMap::new();
+        for numbered in attempts {
+            by_subscription.entry(numbered.attempt.subscription).or_default().push(numbered);
+        }
+        for (subscription, older) in by_subscription {
+            let mut shard = self.shard(subscription).lock();
+            let newer = shard.take(subscription, &self.bytes);
+            for numbered in older.into_iter().chain(newer) {
+                shard.add(numbered, &self.bytes, UNSAVED_BYTES_MAX);
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    fn shard(&self, subscription: SubscriptionId) -> &Mutex<Shard> {
+        let [first, ..] = &self.unsaved;
+        let place = usize::try_from(subscription.0 % SHARDS as u64).unwrap_or_default();
+        self.unsaved.get(place).unwrap_or(first)
+    }
+}
+
+/// Cuts the texts off, and copies the answer: a piece of it would keep all of it in memory.
+fn shorten(attempt: &mut Attempt) {
+    let response = &attempt.response;
+    if !response.is_empty() {
+        let kept = &response[..response.len().min(TEXT_BYTES_MAX)];
+        attempt.response = bytes::Bytes::copy_from_slice(kept);
+    }
+    if let Some(error) = &attempt.error
+        && error.len() > TEXT_BYTES_MAX
+    {
+        attempt.error = Some(error[..error.floor_char_boundary(TEXT_BYTES_MAX)].into());
+    }
+}
+
+/// The subscriptions there are, which know what is settled.
+pub(crate) struct Living(BTreeMap<SubscriptionId, Arc<Subscription>>);
+
+impl Unsettled for Living {
+    fn unsettled(&self, subscription: SubscriptionId, offsets: &[Offset]) -> Vec<Offset> {
+        let found = self.0.get(&subscription);
+        found.map(|subscription| subscription.unsettled(offsets)).unwrap_or_default()
+    }
+}
+
+impl Broker {
+    /// The attempts to push messages of a subscription, the newest first: the last 1,000, and the
+    /// latest failure of each unsettled message.
+    pub async fn attempts(
+        &self,
+        name: &SubscriptionName,
+        query: AttemptQuery,
+    ) -> Result<AttemptPage> {
+        let subscription = self.subscription(name)?;
+        if let Some(class) = &query.class
+            && Class::parse(class).is_none()
+        {
+            let known: Vec<&str> = Class::ALL.iter().map(|class| class.as_str()).collect();
+            let problem = format!("{class:?} is not one of {}", known.join(", "));
+            return Err(Invalid::new("class", problem).into());
+        }
+        Ok(self.runtime.attempts.list(&subscription, query).await?)
+    }
+
+    /// Saves the attempts that are not saved yet. Progress does not depend on it.
+    pub(crate) async fn flush_attempts(&self) {
+        if let Err(error) = self.runtime.attempts.flush(Living(self.living())).await {
+            tracing::warn!(%error, "could not save the history of attempts");
+        }
+    }
+
+    pub(crate) fn living(&self) -> BTreeMap<SubscriptionId, Arc<Subscription>> {
+        let all = self.all_subscriptions().into_iter();
+        all.map(|subscription| (subscription.id(), subscription)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

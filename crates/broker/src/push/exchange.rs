@@ -76,6 +76,28 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    /// Every class.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::Ok,
+        Self::Timeout,
+        Self::Connect,
+        Self::Dns,
+        Self::Tls,
+        Self::Blocked,
+        Self::Protocol,
+        Self::Http3xx,
+        Self::Http4xx,
+        Self::Http5xx,
+        Self::Permanent,
+        Self::Transient,
+        Self::Config,
+    ];
+
+    /// The class of that word.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == word)
+    }
+
     /// The word users see.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

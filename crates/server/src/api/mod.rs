@@ -1,6 +1,7 @@
 //! What the server can do, whichever way a call comes in: gRPC and REST both call this.
 
 mod acks;
+mod attempts;
 mod lanes;
 mod paging;
 mod seek;
@@ -15,6 +16,7 @@ use broker::{Broker, Clock};
 use domain::Timestamp;
 
 pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
+pub(crate) use attempts::{AttemptsPage, ListAttempts};
 pub(crate) use lanes::{LanesPage, ListLanes};
 pub(crate) use subscriptions::Warned;
 

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod attempts;
 mod client;
 mod config;
 mod describe;
@@ -62,6 +63,9 @@ enum Subscription {
     /// Show the lanes that are blocked; release one, or skip what blocks it.
     #[command(after_help = format!("{}\n\n{EXIT_CODES}", lanes::EXAMPLES))]
     Lanes(lanes::Arguments),
+    /// Show what became of the attempts to push messages, the newest first.
+    #[command(after_help = format!("{}\n\n{EXIT_CODES}", attempts::EXAMPLES))]
+    Attempts(attempts::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -159,6 +163,7 @@ pub fn run() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Subscription(Subscription::Describe(arguments)) => describe::run(&arguments),
         Command::Subscription(Subscription::Lanes(arguments)) => lanes::run(&arguments),
+        Command::Subscription(Subscription::Attempts(arguments)) => attempts::run(&arguments),
         Command::Config(Config::Show { default, settings }) => config::show(default, settings),
     };
     match ended {

@@ -5,7 +5,7 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{lanes, postrider, secrets, to_json};
+use super::{attempts, lanes, postrider, secrets, to_json};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -37,6 +37,7 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "ReleaseLane" => to_json(&lanes::release(api, request).await?),
         "SkipLane" => to_json(&lanes::skip(api, request).await?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
+        "ListAttempts" => to_json(&attempts::list(api, request).await?),
         other => Err(Refusal::call_not_built(other)),
     }
 }

@@ -1,5 +1,6 @@
 //! REST: Google's paths and verbs with JSON bodies, and the few paths that are ours.
 
+mod attempts;
 mod calls;
 mod lanes;
 mod pages;

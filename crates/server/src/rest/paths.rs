@@ -5,7 +5,8 @@ use wire::rest::{Body, Match, Method, NoRoute, Verb, route};
 use super::no_route;
 use crate::status::Result;
 
-static METHODS: [Method; 4] = [
+static METHODS: [Method; 5] = [
+    ours(Verb::Get, "/attempts", "ListAttempts", Body::None),
     ours(Verb::Get, "/lanes", "ListLanes", Body::None),
     ours(Verb::Post, "/lanes:release", "ReleaseLane", Body::All),
     ours(Verb::Post, "/lanes:skip", "SkipLane", Body::All),
@@ -42,6 +43,7 @@ mod tests {
     fn every_path_of_ours_is_found() {
         let name = "projects/p/subscriptions/billing";
         for (verb, path, call) in [
+            ("GET", "/attempts", "ListAttempts"),
             ("GET", "/lanes", "ListLanes"),
             ("POST", "/lanes:release", "ReleaseLane"),
             ("POST", "/lanes:skip", "SkipLane"),

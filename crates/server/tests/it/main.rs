@@ -5,6 +5,7 @@
     reason = "a test that meets the unexpected shall fail and say where"
 )]
 
+mod attempts;
 mod exactly_once;
 mod hostile;
 mod lanes;

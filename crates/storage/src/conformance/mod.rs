@@ -3,6 +3,7 @@
 //! A case is a function whose name states the promise. Live cases need a fresh engine each; the
 //! others close the store and open it again, and are for engines that keep what they are given.
 
+mod attempts;
 mod catalogue;
 mod commit;
 mod progress;
@@ -69,7 +70,14 @@ const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Runs every case that needs no reopening, each on a fresh store; returns what was broken.
 pub async fn run_live<S: Store>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
-    let groups = [commit::CASES, read::CASES, trim::CASES, catalogue::CASES, progress::CASES];
+    let groups = [
+        commit::CASES,
+        read::CASES,
+        trim::CASES,
+        catalogue::CASES,
+        progress::CASES,
+        attempts::CASES,
+    ];
     let mut broken = Vec::new();
     for (promise, case) in groups.into_iter().flatten() {
         let store = fresh().await;
@@ -82,7 +90,7 @@ pub async fn run_live<S: Store>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
 /// was broken.
 pub async fn run_reopening<S: Durable>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
     let mut broken = Vec::new();
-    for (promise, case) in reopen::cases() {
+    for (promise, case) in [reopen::cases(), attempts::reopening()].into_iter().flatten() {
         broken.extend(judge(promise, case(fresh().await)).await);
     }
     broken

@@ -1,4 +1,4 @@
-//! The three traits of the engine, on the open store.
+//! The four traits of the engine, on the open store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,8 +14,9 @@ use super::scan::{corrupt, unavailable};
 use super::store::{Shared, Store, blocking};
 use super::{definitions, read, trimmer};
 use crate::{
-    Batch, Catalogue, Checkpoint, Claim, Commit, Entry, Error, Future, Keep, Kind, Listener,
-    MessageLog, Page, Position, ProgressStore, ReadLimit, Receipt, Result, TailRead, Trimmed,
+    AttemptHistory, AttemptPage, AttemptQuery, Batch, Catalogue, Checkpoint, Claim, Commit, Entry,
+    Error, Future, Keep, Kind, KnownAttempts, Listener, MessageLog, NumberedAttempt, Page,
+    Position, ProgressStore, ReadLimit, Receipt, Result, TailRead, Trimmed, Unsettled,
 };
 
 impl MessageLog for Store {
@@ -200,4 +201,30 @@ impl Catalogue for Store {
 /// Tells whoever follows the entries; answers of several threads may come out of turn.
 fn tell(shared: &Shared, serial: u64) {
     shared.changes.send_modify(|known| *known = (*known).max(serial));
+}
+
+impl AttemptHistory for Store {
+    fn known(&self) -> Future<Result<KnownAttempts>> {
+        blocking(&self.shared, |shared| shared.attempts.known())
+    }
+
+    fn append(
+        &self,
+        attempts: Vec<NumberedAttempt>,
+        unsettled: Arc<dyn Unsettled>,
+    ) -> Future<Result<()>> {
+        blocking(&self.shared, move |shared| shared.attempts.append(&attempts, &*unsettled))
+    }
+
+    fn list(
+        &self,
+        subscription: SubscriptionId,
+        query: AttemptQuery,
+    ) -> Future<Result<AttemptPage>> {
+        blocking(&self.shared, move |shared| shared.attempts.list(subscription, &query))
+    }
+
+    fn forget(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<()>> {
+        blocking(&self.shared, move |shared| shared.attempts.forget(&subscriptions))
+    }
 }

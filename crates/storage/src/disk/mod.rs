@@ -19,10 +19,12 @@
 //! | `topic`, `tail`, `index`, `segments`, `read` | where a topic's records are; reading them |
 //! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
 //! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
+//! | `attempts` | the history of attempts, a SQLite file of its own |
 //! | `recovery`, `verify` | opening a store; checking one |
 //! | `store`, `engine` | the open store; the traits on it |
 //! | `seam`, `real` | the disk, so that tests can put a faulty one there |
 
+mod attempts;
 mod blocks;
 mod committer;
 mod database;
@@ -58,7 +60,7 @@ use std::time::Duration;
 pub use seam::{Disk, File};
 pub use verify::{Fault, Report, verify, verify_on};
 
-use crate::{Engine, Error, Result};
+use crate::{Engine, Error, HISTORY_BYTES_DEFAULT, Result};
 
 /// The SQLite file in a data folder.
 const DATABASE: &str = "store.sqlite";
@@ -92,6 +94,8 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// When a commit counts as durable.
     pub durability: Durability,
+    /// Bytes of the history of attempts.
+    pub attempt_bytes_max: u64,
     /// How long a commit nobody waits for may ride along.
     pub ride_delay: Duration,
 }
@@ -107,6 +111,7 @@ impl Default for Options {
             topic_segment_bytes: 64 << 20,
             reserve_bytes: 64 << 20,
             durability: Durability::Fsync,
+            attempt_bytes_max: HISTORY_BYTES_DEFAULT,
             ride_delay: Duration::from_millis(20),
         }
     }
@@ -142,7 +147,7 @@ pub struct Recovery {
 
 /// An open store.
 pub struct Opened {
-    /// Its three faces.
+    /// Its four faces.
     pub engine: Engine,
     /// What opening it found.
     pub recovery: Recovery,
@@ -192,17 +197,21 @@ fn open_with(
         options.reserve_bytes,
         Arc::clone(&room),
     ));
+    let attempts = database.with_file_name(attempts::FILE);
+    let attempts = attempts::History::new(attempts, options.attempt_bytes_max);
     let database = database::Database::open(database)?;
     let recovered = recovery::recover(disk.as_ref(), &database, &keeper)?;
     let opens = database.raise_opens()?;
     let serial = database.serial()?;
     let recovery = recovered.report;
-    let parts = store::Parts { options, disk, database, keeper, room, lock, opens, serial };
+    let parts =
+        store::Parts { options, disk, database, attempts, keeper, room, lock, opens, serial };
     let store = Arc::new(store::Store::start(parts, recovered)?);
     let log: Arc<store::Store> = Arc::clone(&store);
     let catalogue: Arc<store::Store> = Arc::clone(&store);
     let progress: Arc<store::Store> = Arc::clone(&store);
-    let engine = Engine { log, catalogue, progress };
+    let attempts: Arc<store::Store> = Arc::clone(&store);
+    let engine = Engine { log, catalogue, progress, attempts };
     Ok(Opened { engine, recovery, handle: Handle(store) })
 }
 

@@ -9,6 +9,7 @@ use domain::{Epoch, Offset, TopicId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use super::attempts::History;
 use super::committer::Committer;
 use super::database::{Database, Meta, is_disk_full, put_meta};
 use super::files::Files;
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     pub options: Options,
     pub disk: Arc<dyn Disk>,
     pub database: Database,
+    pub attempts: History,
     pub keeper: Arc<Keeper>,
     pub wal: Arc<Wal>,
     pub files: Files,
@@ -68,6 +70,7 @@ pub(super) struct Parts {
     pub options: Options,
     pub disk: Arc<dyn Disk>,
     pub database: Database,
+    pub attempts: History,
     pub keeper: Arc<Keeper>,
     pub room: Arc<Notify>,
     pub lock: Option<FolderLock>,
@@ -101,6 +104,7 @@ impl Store {
             files: Files::new(Arc::clone(&parts.disk)),
             disk: Arc::clone(&parts.disk),
             database: parts.database,
+            attempts: parts.attempts,
             keeper: Arc::clone(&parts.keeper),
             wal: Arc::clone(&wal),
             topics: recovered.topics,
@@ -165,6 +169,7 @@ impl Store {
         shared.room.notify_waiters();
         let _trim_has_ended = shared.trimming.lock();
         shared.database.close();
+        shared.attempts.close();
         shared.lock.lock().take();
     }
 }

@@ -274,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn appends_beyond_the_bound_are_refused_until_a_trim_makes_room() {
-        let engine = open_with(Options { bytes_max: 1000 });
+        let engine = open_with(Options { bytes_max: 1000, ..Options::default() });
         let passed = append(&engine, 900).await.unwrap();
         assert!(matches!(append(&engine, 900).await, Err(Error::Full)));
         let acks = Commit {

@@ -3,6 +3,7 @@
 //! What is committed is visible at once and lives as long as the process. The only limit is the
 //! number of bytes of retained messages; appends beyond it answer `Full` until a trim makes room.
 
+mod attempts;
 mod catalogue;
 mod log;
 mod progress;
@@ -16,18 +17,20 @@ use domain::{
 };
 use parking_lot::Mutex;
 
-use crate::{Engine, Position};
+use crate::{Engine, HISTORY_BYTES_DEFAULT, Position};
 
 /// What the engine may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Bytes of retained record bodies; appends beyond it answer `Full`.
     pub bytes_max: usize,
+    /// Bytes of the history of attempts.
+    pub attempt_bytes_max: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bytes_max: 1 << 30 }
+        Self { bytes_max: 1 << 30, attempt_bytes_max: HISTORY_BYTES_DEFAULT }
     }
 }
 
@@ -39,10 +42,12 @@ pub fn open() -> Engine {
 /// Opens an empty store.
 pub fn open_with(options: Options) -> Engine {
     let state = Arc::new(Mutex::new(State::default()));
+    let attempt_bytes_max = usize::try_from(options.attempt_bytes_max).unwrap_or(usize::MAX);
     Engine {
         log: Arc::new(log::Log::new(Arc::clone(&state), options)),
         catalogue: Arc::new(catalogue::Definitions::default()),
         progress: Arc::new(progress::Store::new(state)),
+        attempts: Arc::new(attempts::History::new(attempt_bytes_max)),
     }
 }
 

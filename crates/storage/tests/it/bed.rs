@@ -31,12 +31,9 @@ impl Bed {
     /// A store of this disk and a copy of that database. A missing database stays missing.
     pub(crate) fn of(disk: SimDisk, database: &Path) -> Self {
         let bed = Self::on(disk);
-        for suffix in ["", "-wal"] {
-            let from = with_suffix(database, suffix);
-            if from.exists() {
-                std::fs::copy(from, with_suffix(&bed.database(), suffix)).expect("copied");
-            }
-        }
+        let attempts = |database: &Path| database.with_file_name("attempts.sqlite");
+        copy(database, &bed.database());
+        copy(&attempts(database), &attempts(&bed.database()));
         bed
     }
 
@@ -63,6 +60,16 @@ impl Bed {
     pub(crate) fn close(&self) {
         for handle in self.open.lock().drain(..) {
             handle.close();
+        }
+    }
+}
+
+/// Copies a SQLite file with its log. A missing one stays missing.
+fn copy(from: &Path, to: &Path) {
+    for suffix in ["", "-wal"] {
+        let from = with_suffix(from, suffix);
+        if from.exists() {
+            std::fs::copy(from, with_suffix(to, suffix)).expect("copied");
         }
     }
 }

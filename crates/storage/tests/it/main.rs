@@ -1,6 +1,7 @@
 //! The engines against their promises, and the disk engine against what disks do.
 #![expect(clippy::expect_used, reason = "helpers of tests may fail like tests")]
 
+mod attempts;
 mod bed;
 mod bounds;
 mod database_copies;

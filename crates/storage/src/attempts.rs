@@ -1,0 +1,152 @@
+//! `AttemptHistory`: what became of each attempt to push a message.
+
+mod bounds;
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::{Offset, SubscriptionId, Timestamp};
+
+pub(crate) use bounds::{Head, surplus};
+
+use crate::{Future, Result};
+
+/// The latest attempts of a subscription that are kept, whatever became of them.
+pub const RECENT_MAX: usize = 1_000;
+
+/// Older failures of a subscription that are kept: the latest one of each unsettled message.
+pub const FAILURES_MAX: usize = 10_000;
+
+/// Bytes of the whole history unless another bound is set.
+pub const HISTORY_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// The class of an attempt that succeeded; every other one names a failure.
+pub const CLASS_OK: &str = "ok";
+
+/// One attempt to push a message, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Whose attempt it was.
+    pub subscription: SubscriptionId,
+    /// The message.
+    pub offset: Offset,
+    /// Which attempt of this message it was, counted from 1.
+    pub attempt: u32,
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took, kept to the microsecond.
+    pub duration: Duration,
+    /// The address that was connected to, if it came so far.
+    pub address: Option<SocketAddr>,
+    /// The status of the answer, if there was one.
+    pub status: Option<u16>,
+    /// What became of it in a word; `CLASS_OK` if it succeeded.
+    pub class: Cow<'static, str>,
+    /// What went wrong, in words.
+    pub error: Option<Arc<str>>,
+    /// The beginning of the answer's body.
+    pub response: Bytes,
+}
+
+impl Attempt {
+    /// Whether it is one of a message that has to be tried again.
+    pub fn is_failure(&self) -> bool {
+        self.class != CLASS_OK
+    }
+
+    /// About how much memory it takes, itself included.
+    pub fn memory_bytes(&self) -> usize {
+        let error = self.error.as_ref().map_or(0, |error| error.len());
+        size_of::<Self>() + error + self.response.len()
+    }
+}
+
+/// An attempt and its place in the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberedAttempt {
+    /// Unique in the history, greater than that of every attempt made before.
+    pub number: u64,
+    /// The attempt.
+    pub attempt: Attempt,
+}
+
+/// Which attempts of a subscription to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttemptQuery {
+    /// Only those of this class.
+    pub class: Option<String>,
+    /// Only those of this message.
+    pub offset: Option<Offset>,
+    /// Only those with a lower number: where the page before has ended.
+    pub before: Option<u64>,
+    /// Most in the answer.
+    pub limit: usize,
+}
+
+/// Attempts, the newest first, and where to go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttemptPage {
+    /// The attempts.
+    pub attempts: Vec<NumberedAttempt>,
+    /// The number `before` which the next page starts; `None` = this was the last.
+    pub next: Option<u64>,
+}
+
+/// What an opened history holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownAttempts {
+    /// The greatest number in it; 0 if it is empty.
+    pub last: u64,
+    /// Every subscription with attempts in it, ascending.
+    pub subscriptions: Vec<SubscriptionId>,
+}
+
+/// Says which messages are settled, so that their failures need not be kept.
+pub trait Unsettled: Send + Sync {
+    /// Those of `offsets` that are not settled; none for an unknown subscription.
+    fn unsettled(&self, subscription: SubscriptionId, offsets: &[Offset]) -> Vec<Offset>;
+}
+
+/// The attempts to push messages, for people who want to know what happens to them.
+///
+/// Nothing depends on it: the last appends before a power cut may be lost, and a history that is
+/// damaged is set aside and begun anew. Of each subscription it keeps the latest `RECENT_MAX`
+/// attempts and, beyond them, the latest failure of each unsettled message up to `FAILURES_MAX`;
+/// of the whole as many bytes as the engine was opened with. What was made first goes first.
+pub trait AttemptHistory: Send + Sync {
+    /// What is in it.
+    fn known(&self) -> Future<Result<KnownAttempts>>;
+
+    /// Adds attempts, in any order, and drops what is beyond the bounds then. An attempt whose
+    /// number is there already replaces it. `unsettled` is asked about the subscriptions of
+    /// `attempts` only; it is called from the engine's own thread and may take locks, but not wait.
+    fn append(
+        &self,
+        attempts: Vec<NumberedAttempt>,
+        unsettled: Arc<dyn Unsettled>,
+    ) -> Future<Result<()>>;
+
+    /// The attempts of `subscription` that `query` asks for, the newest first. Attempts that are
+    /// added between two pages do not move what is on the second.
+    fn list(
+        &self,
+        subscription: SubscriptionId,
+        query: AttemptQuery,
+    ) -> Future<Result<AttemptPage>>;
+
+    /// Drops all attempts of `subscriptions`.
+    fn forget(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<()>>;
+}
+
+impl AttemptPage {
+    /// A page of `limit` attempts out of those found, which are one more if there are more.
+    pub(crate) fn of(mut attempts: Vec<NumberedAttempt>, limit: usize) -> Self {
+        let has_more = attempts.len() > limit;
+        attempts.truncate(limit);
+        let next = attempts.last().filter(|_| has_more).map(|last| last.number);
+        Self { attempts, next }
+    }
+}

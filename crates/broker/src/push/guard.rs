@@ -1,1 +1,161 @@
 //! Which addresses may be connected to.
+//!
+//! Whoever may set an endpoint could otherwise make this server ask others that only it can reach.
+//! Names are of no use for that decision: what is judged is every address a name has, at the time
+//! of connecting, and only judged addresses are connected to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// What the operator allows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guard {
+    /// Whether addresses that are not public may be connected to.
+    pub(crate) private_networks: bool,
+    /// What may be connected to all the same.
+    pub(crate) allow: Vec<IpNet>,
+}
+
+/// Where clouds hand out their credentials. No setting opens these.
+const METADATA: [IpAddr; 9] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+];
+
+const NOT_PUBLIC_V4: [(Ipv4Net, &str); 16] = [
+    (v4(0, 0, 0, 0, 8), "an address of \"this network\""),
+    (v4(10, 0, 0, 0, 8), "a private address"),
+    (v4(100, 64, 0, 0, 10), "a carrier's inner address"),
+    (v4(127, 0, 0, 0, 8), "a loopback address"),
+    (v4(169, 254, 0, 0, 16), "a link-local address"),
+    (v4(172, 16, 0, 0, 12), "a private address"),
+    (v4(192, 0, 0, 0, 24), "an address for protocols"),
+    (v4(192, 0, 2, 0, 24), "an address for documentation"),
+    (v4(192, 88, 99, 0, 24), "an address of a 6to4 relay"),
+    (v4(192, 168, 0, 0, 16), "a private address"),
+    (v4(198, 18, 0, 0, 15), "an address for measurements"),
+    (v4(198, 51, 100, 0, 24), "an address for documentation"),
+    (v4(203, 0, 113, 0, 24), "an address for documentation"),
+    (v4(224, 0, 0, 0, 4), "a multicast address"),
+    (v4(255, 255, 255, 255, 32), "the broadcast address"),
+    (v4(240, 0, 0, 0, 4), "a reserved address"),
+];
+
+const NOT_PUBLIC_V6: [(Ipv6Net, &str); 9] = [
+    (v6(0, 0, 0, 127), "a loopback or unspecified address"),
+    (v6(0xfc00, 0, 0, 7), "a private address"),
+    (v6(0xfe80, 0, 0, 10), "a link-local address"),
+    (v6(0xff00, 0, 0, 8), "a multicast address"),
+    (v6(0x2001, 0x2, 0, 48), "an address for measurements"),
+    (v6(0x2001, 0x10, 0, 28), "an address for protocols"),
+    (v6(0x2001, 0x20, 0, 28), "an address for protocols"),
+    (v6(0x2001, 0xdb8, 0, 32), "an address for documentation"),
+    (v6(0x3fff, 0, 0, 20), "an address for documentation"),
+];
+
+/// All of IPv6 that is handed out for public use lies in here.
+const PUBLIC_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
+
+const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
+const COMPATIBLE: Ipv6Net = v6(0, 0, 0, 96);
+const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
+const NAT64_LOCAL: Ipv6Net = v6(0x64, 0xff9b, 1, 48);
+const SIX_TO_FOUR: Ipv6Net = v6(0x2002, 0, 0, 16);
+const TEREDO: Ipv6Net = v6(0x2001, 0, 0, 32);
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
+}
+
+const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
+}
+
+impl Guard {
+    /// Judges all addresses of `host`. One that is refused refuses them all: a name with a public
+    /// and a private address is a trap, not a choice.
+    pub(crate) fn vet(&self, host: &str, addresses: &[SocketAddr]) -> Result<(), String> {
+        addresses.iter().try_for_each(|address| self.vet_address(host, address.ip()))
+    }
+
+    fn vet_address(&self, host: &str, address: IpAddr) -> Result<(), String> {
+        let inner = inner_addresses(address);
+        let inner = || inner.iter().flatten().map(|inner| IpAddr::V4(*inner));
+        let whose = whose(host, address);
+        if METADATA.contains(&address) || inner().any(|inner| METADATA.contains(&inner)) {
+            return Err(format!(
+                "{address}{whose} is where a cloud keeps its credentials: it is never connected \
+                 to, whatever push.allow says"
+            ));
+        }
+        if self.private_networks || self.allows(address) {
+            return Ok(());
+        }
+        let problem = match inner().next() {
+            None => not_public(address),
+            Some(_) => inner().filter(|inner| !self.allows(*inner)).find_map(not_public),
+        };
+        match problem {
+            None => Ok(()),
+            Some(problem) => Err(format!(
+                "{address}{whose} is {problem}, to which nothing is pushed: if it is meant, add \
+                 it to push.allow in the server's settings"
+            )),
+        }
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        self.allow.iter().any(|net| net.contains(&address))
+    }
+}
+
+/// Names the host, unless the address was given itself.
+fn whose(host: &str, address: IpAddr) -> String {
+    if host.parse() == Ok(address) { String::new() } else { format!(", an address of {host},") }
+}
+
+fn not_public(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => {
+            let found = NOT_PUBLIC_V4.iter().find(|(net, _)| net.contains(&address));
+            found.map(|(_, problem)| *problem)
+        }
+        IpAddr::V6(address) => {
+            let found = NOT_PUBLIC_V6.iter().find(|(net, _)| net.contains(&address));
+            let elsewhere = (!PUBLIC_V6.contains(&address)).then_some("not a public address");
+            found.map(|(_, problem)| *problem).or(elsewhere)
+        }
+    }
+}
+
+/// The IPv4 addresses a packet to this IPv6 address may end at. Neither `::` nor `::1` has one.
+fn inner_addresses(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
+    let IpAddr::V6(address) = address else { return [None, None] };
+    let b = address.octets();
+    let last = Ipv4Addr::new(b[12], b[13], b[14], b[15]);
+    if address.is_unspecified() || address.is_loopback() {
+        [None, None]
+    } else if [MAPPED, COMPATIBLE, NAT64].iter().any(|net| net.contains(&address)) {
+        [Some(last), None]
+    } else if NAT64_LOCAL.contains(&address) {
+        // With a prefix of 48 bits the address lies around the octet that is always zero.
+        [Some(Ipv4Addr::new(b[6], b[7], b[9], b[10])), Some(last)]
+    } else if SIX_TO_FOUR.contains(&address) {
+        [Some(Ipv4Addr::new(b[2], b[3], b[4], b[5])), None]
+    } else if TEREDO.contains(&address) {
+        [Some(Ipv4Addr::new(b[4], b[5], b[6], b[7])), Some(Ipv4Addr::from(!u32::from(last)))]
+    } else {
+        [None, None]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Opening a connection: name, guard, permit, TCP, TLS, in this order.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Moment;
+use domain::push::Endpoint;
+use futures::future::{Either, select};
+use futures::stream::{FuturesUnordered, StreamExt};
+use http::HeaderValue;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::line::Line;
+use super::permits::Permits;
+use super::resolve::{Lookup, Resolver};
+use super::stream::Stream;
+use super::trouble::{self, Stage};
+use super::{SenderError, SenderOptions};
+use crate::clock::Clock;
+use crate::push::exchange::NoAnswer;
+use crate::push::guard::Guard;
+
+/// Addresses of one host that are tried, at most.
+const TRIES_MAX: usize = 8;
+/// How long a try may take before the next address is tried beside it.
+const TRY_TIME: Duration = Duration::from_millis(250);
+
+/// Opens connections.
+pub(super) struct Connector {
+    resolver: Resolver,
+    guard: Guard,
+    permits: Permits,
+    tls: TlsConnector,
+    connect_timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Connector {
+    pub(super) fn new(
+        options: &SenderOptions,
+        lookup: Arc<dyn Lookup>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SenderError> {
+        Ok(Self {
+            resolver: Resolver::new(lookup, Arc::clone(&clock)),
+            guard: options.guard.clone(),
+            permits: Permits::new(options.connects_max, options.connects_per_host_max),
+            tls: tls(options.ca_file.as_deref())?,
+            connect_timeout: options.connect_timeout,
+            clock,
+        })
+    }
+
+    /// A fresh connection to the endpoint's host.
+    pub(super) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        stage: &mut Stage,
+    ) -> Result<Box<Line>, NoAnswer> {
+        let host = endpoint.host();
+        *stage = Stage::Lookup;
+        let found = self.resolver.addresses(host).await;
+        let found = found.map_err(|problem| trouble::dns(endpoint, &problem))?;
+        let addresses: Vec<SocketAddr> =
+            found.iter().map(|address| SocketAddr::new(*address, endpoint.port())).collect();
+        self.guard.vet(host, &addresses).map_err(trouble::blocked)?;
+        *stage = Stage::Queue;
+        let _permit = self.permits.acquire(host).await;
+        *stage = Stage::Connect;
+        // One bound for TCP and TLS together: so long is a permit held.
+        let until = self.clock.now().plus(self.connect_timeout);
+        let (stream, address) = self.reach(endpoint, &addresses, until).await?;
+        let stream = self.secure(endpoint, stream, address, until).await?;
+        let host = host_header(endpoint).map_err(|problem| trouble::connect(endpoint, &problem))?;
+        let line = Line::open(stream, address, host).await;
+        line.map(Box::new).map_err(|error| trouble::protocol(endpoint, address, Some(&error)))
+    }
+
+    async fn reach(
+        &self,
+        endpoint: &Endpoint,
+        addresses: &[SocketAddr],
+        until: Moment,
+    ) -> Result<(TcpStream, SocketAddr), NoAnswer> {
+        match self.within(until, self.connect_any(addresses)).await {
+            Some(Ok(connected)) => Ok(connected),
+            Some(Err(problem)) => Err(trouble::connect(endpoint, &problem)),
+            None => {
+                let waited = self.connect_timeout;
+                Err(trouble::connect(endpoint, &format!("nothing answered within {waited:?}")))
+            }
+        }
+    }
+
+    /// Tries one address after the other. One that refuses is passed over at once, one that keeps
+    /// silent after a moment, and the first connection counts.
+    async fn connect_any(
+        &self,
+        addresses: &[SocketAddr],
+    ) -> Result<(TcpStream, SocketAddr), String> {
+        let mut addresses = addresses.iter().copied().take(TRIES_MAX);
+        let mut tries = FuturesUnordered::new();
+        let mut problem = "it has no address".to_owned();
+        loop {
+            let next = addresses.next();
+            tries.extend(next.map(connect));
+            let pause = match next {
+                Some(_) => self.clock.sleep_until(self.clock.now().plus(TRY_TIME)),
+                None => Box::pin(std::future::pending()),
+            };
+            match select(tries.next(), pause).await {
+                Either::Left((Some(Ok(connected)), _)) => return Ok(connected),
+                Either::Left((Some(Err(failed)), _)) => problem = failed,
+                Either::Left((None, _)) => return Err(problem),
+                Either::Right(_) => {}
+            }
+        }
+    }
+
+    async fn secure(
+        &self,
+        endpoint: &Endpoint,
+        stream: TcpStream,
+        address: SocketAddr,
+        until: Moment,
+    ) -> Result<Stream, NoAnswer> {
+        if !endpoint.is_secure() {
+            return Ok(Stream::Plain(stream));
+        }
+        let failed = |problem: &str| trouble::tls(endpoint, address, problem);
+        let name = ServerName::try_from(endpoint.host().to_owned());
+        let name = name.map_err(|error| failed(&error.to_string()))?;
+        match self.within(until, self.tls.connect(name, stream)).await {
+            Some(Ok(stream)) => Ok(Stream::Secure(Box::new(stream))),
+            Some(Err(error)) => Err(failed(&error.to_string())),
+            None => {
+                let waited = self.connect_timeout;
+                Err(failed(&format!("the handshake was not done within {waited:?}")))
+            }
+        }
+    }
+
+    async fn within<F: Future>(&self, until: Moment, work: F) -> Option<F::Output> {
+        match select(pin!(work), self.clock.sleep_until(until)).await {
+            Either::Left((output, _)) => Some(output),
+            Either::Right(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn hosts_with_connects(&self) -> usize {
+        self.permits.hosts()
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), String> {
+    let connected = async {
+        let stream = TcpStream::connect(address).await?;
+        // A request is written at once, and must not wait for the ack of the one before it.
+        stream.set_nodelay(true)?;
+        io::Result::Ok(stream)
+    };
+    let stream = connected.await.map_err(|error| format!("{address}: {error}"))?;
+    Ok((stream, address))
+}
+
+fn host_header(endpoint: &Endpoint) -> Result<HeaderValue, String> {
+    let host = endpoint.uri().host().unwrap_or_default();
+    let port = endpoint.port();
+    let is_usual = port == if endpoint.is_secure() { 443 } else { 80 };
+    let text = if is_usual { host.to_owned() } else { format!("{host}:{port}") };
+    HeaderValue::try_from(text).map_err(|error| format!("its host is no header: {error}"))
+}
+
+fn tls(ca_file: Option<&Path>) -> Result<TlsConnector, SenderError> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(path) = ca_file {
+        add_roots(&mut roots, path)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn add_roots(roots: &mut RootCertStore, path: &Path) -> Result<(), SenderError> {
+    let shown = || PathBuf::from(path);
+    let file = File::open(path).map_err(|source| SenderError::CaFile { path: shown(), source })?;
+    let mut count = 0;
+    for certificate in CertificateDer::pem_reader_iter(file) {
+        let certificate = certificate.map_err(|error| match error {
+            pem::Error::Io(source) => SenderError::CaFile { path: shown(), source },
+            source => SenderError::CaPem { path: shown(), source },
+        })?;
+        let added = roots.add(certificate);
+        added.map_err(|source| SenderError::CaCertificate { path: shown(), source })?;
+        count += 1;
+    }
+    if count == 0 {
+        return Err(SenderError::CaEmpty { path: shown() });
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The addresses of hosts. Names are looked up by the system, in its own threads, once for all who
+//! wait, and the outcome is kept for seconds.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Moment;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use crate::clock::Clock;
+use crate::spawn;
+
+/// How long found addresses count. Short, since the next answer of the name's owner may differ.
+const FOUND_TIME: Duration = Duration::from_secs(5);
+/// How long it counts that a name has no address.
+const NOT_FOUND_TIME: Duration = Duration::from_secs(1);
+/// Names that are known or looked up, at most.
+const NAMES_MAX: usize = 4_096;
+/// Lookups at a time. Each holds a thread, and one that hangs cannot be ended.
+const LOOKUPS_MAX: usize = 32;
+
+/// A host's addresses in the order they are to be tried, or why there are none.
+pub(super) type Found = Result<Arc<[IpAddr]>, Arc<str>>;
+
+/// Asks for the addresses of a name.
+pub(super) trait Lookup: Send + Sync {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+}
+
+/// The system's resolver.
+pub(super) struct System;
+
+impl Lookup for System {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            let addresses = tokio::net::lookup_host((name, 0)).await?;
+            Ok(addresses.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// Finds addresses.
+pub(super) struct Resolver {
+    lookup: Arc<dyn Lookup>,
+    names: Mutex<HashMap<Box<str>, watch::Receiver<Option<Known>>>>,
+    lookups: Arc<Semaphore>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Clone)]
+struct Known {
+    found: Found,
+    until: Moment,
+}
+
+impl Resolver {
+    pub(super) fn new(lookup: Arc<dyn Lookup>, clock: Arc<dyn Clock>) -> Self {
+        let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        Self { lookup, names: Mutex::default(), lookups, clock }
+    }
+
+    /// The addresses of a host, which may be an address itself.
+    pub(super) async fn addresses(&self, host: &str) -> Found {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok([address].into());
+        }
+        let mut outcome = self.known_or_asked(host)?;
+        // The lookup goes on if its first asker goes away: nobody could end it, and the next one
+        // who asks finds it under way instead of taking another thread.
+        match outcome.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(known)) => known.found.clone(),
+            Ok(None) | Err(_) => Err("the lookup was given up".into()),
+        }
+    }
+
+    fn known_or_asked(&self, host: &str) -> Result<watch::Receiver<Option<Known>>, Arc<str>> {
+        let now = self.clock.now();
+        let mut names = self.names.lock();
+        if let Some(outcome) = names.get(host).filter(|outcome| is_good(outcome, now)) {
+            return Ok(outcome.clone());
+        }
+        if names.len() >= NAMES_MAX {
+            names.retain(|_, outcome| is_good(outcome, now));
+        }
+        if names.len() >= NAMES_MAX {
+            return Err("too many names are being looked up, try again later".into());
+        }
+        let (sender, outcome) = watch::channel(None);
+        names.insert(host.into(), outcome.clone());
+        drop(names);
+        spawn::named("push lookup", self.look_up(host.to_owned(), sender));
+        Ok(outcome)
+    }
+
+    fn look_up(
+        &self,
+        host: String,
+        outcome: watch::Sender<Option<Known>>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (lookup, lookups) = (Arc::clone(&self.lookup), Arc::clone(&self.lookups));
+        let clock = Arc::clone(&self.clock);
+        async move {
+            // It is never closed, and without a permit the lookup would still be right.
+            let _permit = lookups.acquire().await.ok();
+            let found: Found = match lookup.lookup(host).await {
+                Ok(addresses) if addresses.is_empty() => Err("it has none".into()),
+                Ok(addresses) => Ok(interleaved(&addresses).into()),
+                Err(error) => Err(error.to_string().into()),
+            };
+            let time = if found.is_ok() { FOUND_TIME } else { NOT_FOUND_TIME };
+            outcome.send_replace(Some(Known { found, until: clock.now().plus(time) }));
+        }
+    }
+}
+
+/// Whether the outcome still counts, or is still to come.
+fn is_good(outcome: &watch::Receiver<Option<Known>>, now: Moment) -> bool {
+    match &*outcome.borrow() {
+        Some(known) => now < known.until,
+        None => outcome.has_changed().is_ok(),
+    }
+}
+
+/// Both families in turn, beginning with that of the first: if one family leads nowhere, the
+/// second try is the other one.
+fn interleaved(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let is_v4_first = addresses.first().is_some_and(IpAddr::is_ipv4);
+    let mut first = addresses.iter().filter(|address| address.is_ipv4() == is_v4_first);
+    let mut second = addresses.iter().filter(|address| address.is_ipv4() != is_v4_first);
+    let mut mixed = Vec::with_capacity(addresses.len());
+    while mixed.len() < addresses.len() {
+        mixed.extend(first.next());
+        mixed.extend(second.next());
+    }
+    mixed
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Against receivers that are plain sockets in the test's hand, and a clock that stands still
+//! until the test moves it.
+
+mod answers;
+mod connects;
+mod peer;
+mod reuse;
+mod secure;
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use domain::Timestamp;
+use domain::push::Endpoint;
+use futures::future::BoxFuture;
+use http::{HeaderName, Method};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::push::exchange::Class;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Stands still until `advance`, and knows until when others sleep.
+#[derive(Default)]
+pub(super) struct FakeClock {
+    now: watch::Sender<u64>,
+    sleeps: watch::Sender<Vec<Moment>>,
+}
+
+impl FakeClock {
+    pub(super) fn advance(&self, by: Duration) {
+        self.now.send_modify(|now| *now += u64::try_from(by.as_micros()).unwrap());
+    }
+
+    /// Waits until someone sleeps for `by` from now on.
+    async fn is_slept_for(&self, by: Duration) {
+        let until = self.now().plus(by);
+        self.sleeps.subscribe().wait_for(|sleeps| sleeps.contains(&until)).await.unwrap();
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Moment {
+        Moment(*self.now.borrow())
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(*self.now.borrow())
+    }
+
+    fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()> {
+        let mut now = self.now.subscribe();
+        self.sleeps.send_modify(|sleeps| sleeps.push(moment));
+        Box::pin(async move {
+            now.wait_for(|now| *now >= moment.0).await.map(drop).unwrap_or_default();
+        })
+    }
+}
+
+/// Knows the names it is told, and fails on others as the system does.
+#[derive(Default)]
+struct Names(Mutex<Vec<(&'static str, Vec<IpAddr>)>>);
+
+impl Lookup for Names {
+    fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let found = self.0.lock().iter().find(|(known, _)| *known == name).cloned();
+        let found = found.map(|(_, addresses)| addresses);
+        Box::pin(async move { found.ok_or_else(|| io::Error::other("name not known")) })
+    }
+}
+
+struct Fixture {
+    sender: Arc<Sender>,
+    clock: Arc<FakeClock>,
+}
+
+fn options() -> SenderOptions {
+    SenderOptions {
+        connect_timeout: 5 * SECOND,
+        connects_max: 16,
+        connects_per_host_max: 4,
+        idle_timeout: 60 * SECOND,
+        idle_max: 16,
+        guard: Guard { private_networks: true, allow: vec![] },
+        ca_file: None,
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with(options(), &[])
+    }
+
+    fn with(options: SenderOptions, names: &[(&'static str, &[&str])]) -> Self {
+        let addresses = |texts: &&[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let names = names.iter().map(|(name, texts)| (*name, addresses(texts))).collect();
+        let clock = Arc::new(FakeClock::default());
+        let lookup = Arc::new(Names(Mutex::new(names)));
+        let sender = Sender::with_lookup(options, lookup, Arc::clone(&clock) as _).unwrap();
+        Self { sender: Arc::new(sender), clock }
+    }
+
+    async fn send(&self, request: Request) -> Result<Answer, NoAnswer> {
+        self.sender.send(request).await
+    }
+
+    /// Sends beside what the test does.
+    fn start(&self, request: Request) -> JoinHandle<Result<Answer, NoAnswer>> {
+        let sender = Arc::clone(&self.sender);
+        #[expect(clippy::disallowed_methods, reason = "the test joins it")]
+        tokio::spawn(async move { sender.send(request).await })
+    }
+}
+
+fn request(endpoint: &str) -> Request {
+    Request {
+        endpoint: Endpoint::parse("endpoint", endpoint).unwrap(),
+        method: Method::POST,
+        headers: HeaderMap::from_iter([(
+            HeaderName::from_static("x-test"),
+            HeaderValue::from_static("yes"),
+        )]),
+        body: Bytes::from_static(b"hello"),
+        timeout: 30 * SECOND,
+    }
+}
+
+fn to(address: SocketAddr) -> Request {
+    request(&format!("http://{address}/push"))
+}
+
+#[track_caller]
+fn assert_class(result: Result<Answer, NoAnswer>, class: Class) -> String {
+    let no_answer = result.map(|answer| answer.status).unwrap_err();
+    assert_eq!(no_answer.class, class, "{}", no_answer.message);
+    no_answer.message.to_string()
+}

@@ -1,0 +1,188 @@
+use ipnet::IpNet;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::peer::Peer;
+use super::*;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+/// Listens without accepting, with so many waiting already that further connects hang.
+struct Hanging {
+    address: SocketAddr,
+    _listener: TcpListener,
+    _waiting: Vec<TcpStream>,
+}
+
+impl Hanging {
+    async fn start() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        // A full queue holds one more than it was told.
+        for _ in 0..2 {
+            waiting.push(TcpStream::connect(address).await.unwrap());
+        }
+        Self { address, _listener: listener, _waiting: waiting }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_port_is_a_failed_connect_that_names_the_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let endpoint = format!("http://user:pass@{address}/push?key=secret");
+    let no_answer = Fixture::new().send(request(&endpoint)).await.unwrap_err();
+    assert_eq!((no_answer.class, no_answer.address), (Class::Connect, None));
+    let message = no_answer.message;
+    assert!(message.contains(&address.to_string()) && message.contains("refused"), "{message}");
+    assert!(!message.contains("pass") && !message.contains("secret"), "{message}");
+}
+
+#[tokio::test]
+async fn an_unknown_host_is_named() {
+    let fixture = Fixture::new();
+    let message = assert_class(fixture.send(request("http://nowhere/")).await, Class::Dns);
+    assert!(message.contains("nowhere") && message.contains("name not known"), "{message}");
+
+    let sender = Sender::new(options(), Arc::new(FakeClock::default())).unwrap();
+    let result = sender.send(request("http://nonexistent.invalid/x")).await;
+    let message = assert_class(result, Class::Dns);
+    assert!(message.contains("nonexistent.invalid"), "{message}");
+}
+
+#[tokio::test]
+async fn the_systems_names_are_found() {
+    let peer = Peer::answering(OK).await;
+    let sender = Sender::new(options(), Arc::new(FakeClock::default())).unwrap();
+    let endpoint = format!("http://localhost:{}/", peer.address.port());
+    let answer = sender.send(request(&endpoint)).await.unwrap();
+    assert_eq!(answer.address, peer.address);
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_if_one_refuses() {
+    let peer = Peer::answering(OK).await;
+    let names: [(&str, &[&str]); 1] = [("both", &["127.0.0.2", "::1", "127.0.0.1"])];
+    let fixture = Fixture::with(options(), &names);
+    let endpoint = format!("http://both:{}/", peer.address.port());
+    assert_eq!(fixture.send(request(&endpoint)).await.unwrap().address, peer.address);
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_beside_one_that_hangs() {
+    let hanging = Hanging::start().await;
+    let port = hanging.address.port();
+    let listener = TcpListener::bind(("127.0.0.3", port)).await.unwrap();
+    let names: [(&str, &[&str]); 1] = [("both", &["127.0.0.1", "127.0.0.3"])];
+    let fixture = Fixture::with(options(), &names);
+    let _sending = fixture.start(request(&format!("http://both:{port}/")));
+    let pause = Duration::from_millis(250);
+    fixture.clock.is_slept_for(pause).await;
+    fixture.clock.advance(pause);
+    listener.accept().await.unwrap();
+}
+
+#[tokio::test]
+async fn private_addresses_are_refused_however_they_are_written() {
+    let peer = Peer::answering(OK).await;
+    let port = peer.address.port();
+    let names: [(&str, &[&str]); 2] =
+        [("inside", &["127.0.0.1"]), ("mixed", &["8.8.8.8", "::ffff:127.0.0.1"])];
+    let fixture = Fixture::with(SenderOptions { guard: Guard::default(), ..options() }, &names);
+    for host in ["127.0.0.1", "[::1]", "[::ffff:7f00:1]", "inside", "mixed"] {
+        let result = fixture.send(request(&format!("http://{host}:{port}/"))).await;
+        let message = assert_class(result, Class::Blocked);
+        assert!(message.contains("push.allow"), "{message}");
+    }
+    assert_eq!(peer.accepts(), 0);
+}
+
+#[tokio::test]
+async fn odd_spellings_of_addresses_are_judged_by_what_they_lead_to() {
+    let guarded = SenderOptions { guard: Guard::default(), ..options() };
+    let sender = Sender::new(guarded, Arc::new(FakeClock::default())).unwrap();
+    for host in ["127.1", "2130706433", "0x7f.0.0.1", "017700000001", "0"] {
+        let result = sender.send(request(&format!("http://{host}:9/"))).await;
+        let class = result.map(|answer| answer.status).unwrap_err().class;
+        assert!(matches!(class, Class::Blocked | Class::Dns), "{host}: {class:?}");
+    }
+}
+
+#[tokio::test]
+async fn listed_addresses_are_connected_to() {
+    let peer = Peer::answering(OK).await;
+    let allow: Vec<IpNet> = vec!["127.0.0.1/32".parse().unwrap()];
+    let guard = Guard { private_networks: false, allow };
+    let fixture = Fixture::with(SenderOptions { guard, ..options() }, &[]);
+    assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_connect_that_hangs_ends_with_the_connect_timeout() {
+    let hanging = Hanging::start().await;
+    let fixture = Fixture::new();
+    let sending = fixture.start(to(hanging.address));
+    fixture.clock.is_slept_for(5 * SECOND).await;
+    fixture.clock.advance(5 * SECOND);
+    let message = assert_class(sending.await.unwrap(), Class::Connect);
+    assert!(message.contains("5s"), "{message}");
+    assert_eq!(fixture.sender.connector.hosts_with_connects(), 0);
+}
+
+#[tokio::test]
+async fn a_timeout_shorter_than_that_of_connects_counts_first() {
+    let hanging = Hanging::start().await;
+    let fixture = Fixture::new();
+    let sending = fixture.start(Request { timeout: SECOND, ..to(hanging.address) });
+    fixture.clock.is_slept_for(5 * SECOND).await;
+    fixture.clock.advance(SECOND);
+    let message = assert_class(sending.await.unwrap(), Class::Timeout);
+    assert!(message.contains("1s"), "{message}");
+}
+
+#[tokio::test]
+async fn a_host_that_hangs_leaves_connects_for_others() {
+    let (hanging, peer) = (Hanging::start().await, Peer::answering(OK).await);
+    let names: [(&str, &[&str]); 2] = [("hanging", &["127.0.0.1"]), ("well", &["127.0.0.1"])];
+    let limits = SenderOptions { connects_max: 3, connects_per_host_max: 2, ..options() };
+    let fixture = Fixture::with(limits, &names);
+    let endpoint = format!("http://hanging:{}/", hanging.address.port());
+    let request_of = |timeout| Request { timeout, ..request(&endpoint) };
+    let stuck: Vec<_> = (1..=5).map(|nth| fixture.start(request_of((3 + nth) * SECOND))).collect();
+    // Two connect, the others wait for them.
+    let until = fixture.clock.now().plus(5 * SECOND);
+    let mut sleeps = fixture.clock.sleeps.subscribe();
+    // One of the requests has this timeout, too.
+    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 3;
+    sleeps.wait_for(connecting).await.unwrap();
+    let endpoint = format!("http://well:{}/", peer.address.port());
+    assert_eq!(fixture.send(request(&endpoint)).await.unwrap().status, StatusCode::OK);
+    assert_eq!(fixture.sender.connector.hosts_with_connects(), 1);
+
+    fixture.clock.advance(4 * SECOND);
+    for sending in &stuck {
+        sending.abort();
+    }
+    for sending in stuck {
+        drop(sending.await);
+    }
+    assert_eq!(fixture.sender.connector.hosts_with_connects(), 0);
+}
+
+#[tokio::test]
+async fn waiting_for_other_connects_counts_against_the_timeout() {
+    let hanging = Hanging::start().await;
+    let limits = SenderOptions { connects_per_host_max: 1, ..options() };
+    let fixture = Fixture::with(limits, &[]);
+    let first = fixture.start(to(hanging.address));
+    fixture.clock.is_slept_for(5 * SECOND).await;
+    let second = fixture.start(Request { timeout: SECOND, ..to(hanging.address) });
+    fixture.clock.is_slept_for(SECOND).await;
+    fixture.clock.advance(SECOND);
+    let message = assert_class(second.await.unwrap(), Class::Timeout);
+    assert!(message.contains("other connects"), "{message}");
+    first.abort();
+}

@@ -119,6 +119,43 @@ pub fn attribute<'body>(body: &'body [u8], name: &str) -> Result<Option<&'body s
     Ok(None)
 }
 
+/// One part of a message, as it lies in a record body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'body> {
+    /// The data, if there is any.
+    Data(&'body [u8]),
+    /// An attribute's key and value.
+    Attribute(&'body str, &'body str),
+    /// The ordering key, if there is one.
+    OrderingKey(&'body str),
+}
+
+/// The parts of the message inside a record body, in the order in which they lie there: data,
+/// attributes by key, ordering key. Ends after the first error.
+pub fn parts(body: &[u8]) -> impl Iterator<Item = Result<Part<'_>, Malformed>> + use<'_> {
+    let mut rest = Fields { bytes: body };
+    std::iter::from_fn(move || {
+        let part = next_part(&mut rest);
+        if part.is_err() {
+            rest.bytes = &[];
+        }
+        part.transpose()
+    })
+}
+
+fn next_part<'body>(rest: &mut Fields<'body>) -> Result<Option<Part<'body>>, Malformed> {
+    while let Some((tag, value)) = rest.next_field()? {
+        return Ok(Some(match tag {
+            DATA => Part::Data(value),
+            ATTRIBUTE => pair(value).map(|(key, value)| Part::Attribute(key, value))?,
+            ORDERING_KEY => Part::OrderingKey(text(value)?),
+            ID | PUBLISH_TIME => continue,
+            _ => return Err(Malformed),
+        }));
+    }
+    Ok(None)
+}
+
 /// A key and its value, as they lie in a record body.
 pub(crate) type BytePair<'body> = (&'body [u8], &'body [u8]);
 
@@ -259,6 +296,20 @@ mod tests {
             })
     }
 
+    fn collected(body: &[u8]) -> Result<Message, Malformed> {
+        let mut message = Message::default();
+        for part in parts(body) {
+            match part? {
+                Part::Data(data) => message.data = Bytes::copy_from_slice(data),
+                Part::Attribute(key, value) => {
+                    message.attributes.insert(key.to_owned(), value.to_owned());
+                }
+                Part::OrderingKey(key) => message.ordering_key = key.to_owned(),
+            }
+        }
+        Ok(message)
+    }
+
     proptest! {
         #[test]
         fn a_message_comes_back_byte_for_byte(message in any_message(), offset: u64, time: u64) {
@@ -271,7 +322,8 @@ mod tests {
                 prop_assert_eq!(attribute(&body, key).unwrap(), Some(value.as_str()));
             }
             prop_assert_eq!(attribute(&body, "not there, too long to be made").unwrap(), None);
-            prop_assert_eq!(decode(&body).unwrap(), message);
+            prop_assert_eq!(decode(&body).unwrap(), message.clone());
+            prop_assert_eq!(collected(&body).unwrap(), message);
         }
 
         #[test]
@@ -280,6 +332,7 @@ mod tests {
         ) {
             let body = Bytes::from(bytes);
             let _ = (decode(&body).is_ok(), ordering_key(&body).is_ok());
+            prop_assert_eq!(parts(&body).take(99).any(|part| part.is_err()), decode(&body).is_err());
         }
 
         #[test]

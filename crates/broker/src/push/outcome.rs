@@ -1,1 +1,345 @@
 //! What an answer, or the lack of one, means for the messages that were sent.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use domain::Timestamp;
+use domain::delivery::Failure;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+
+use super::breaker::FailureKind;
+use super::exchange::{Answer, Class, NoAnswer};
+
+/// The header in which an endpoint says what kind of failure it was.
+const ERROR_CLASS: &str = "postrider-error-class";
+/// The header in which an endpoint says in words what went wrong.
+const ERROR: &str = "postrider-error";
+/// Bytes of a failure's text, at most.
+const MESSAGE_BYTES_MAX: usize = 1_024;
+/// Bytes of an answer's body that become part of a failure's text, at most.
+const BODY_BYTES_SHOWN: usize = 200;
+/// The longest an endpoint may ask to be left alone.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Which answers ack what was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Success {
+    /// 102 and 200 to 299.
+    #[default]
+    TwoHundreds,
+    /// 102, 200, 201, 202 and 204, as Google has it.
+    Google,
+}
+
+impl Success {
+    fn includes(self, status: StatusCode) -> bool {
+        match self {
+            Self::TwoHundreds => matches!(status.as_u16(), 102 | 200..=299),
+            Self::Google => matches!(status.as_u16(), 102 | 200..=202 | 204),
+        }
+    }
+}
+
+/// What became of the messages of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// They were acked, those of a batch as far as its answer says.
+    Acked,
+    /// They were not.
+    Failed {
+        /// How it failed, in a word.
+        class: Class,
+        /// What the messages remember of it.
+        failure: Failure,
+        /// What it says about the endpoint.
+        kind: FailureKind,
+        /// How long the endpoint asked to be left alone; at most a day.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Judges an answer, or the lack of one, that came now.
+pub(crate) fn judge(
+    answer: &Result<Answer, NoAnswer>,
+    success: Success,
+    now: Timestamp,
+) -> Verdict {
+    match answer {
+        Ok(answer) if success.includes(answer.status) => Verdict::Acked,
+        Ok(answer) => refusal(answer, now),
+        Err(none) => {
+            let message = Arc::from(cut(&none.message, MESSAGE_BYTES_MAX));
+            failed(none.class, kind_without_answer(none.class), None, message, None)
+        }
+    }
+}
+
+fn refusal(answer: &Answer, now: Timestamp) -> Verdict {
+    let status = answer.status;
+    let (class, kind) = said_class(&answer.headers).unwrap_or_else(|| class_of(status));
+    let message = match header_text(&answer.headers, ERROR) {
+        Some(said) => Arc::from(cut(&said, MESSAGE_BYTES_MAX)),
+        None => status_text(answer).into(),
+    };
+    let retry_after = match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            retry_after(&answer.headers, now)
+        }
+        _ => None,
+    };
+    failed(class, kind, Some(status), message, retry_after)
+}
+
+fn failed(
+    class: Class,
+    kind: FailureKind,
+    status: Option<StatusCode>,
+    message: Arc<str>,
+    retry_after: Option<Duration>,
+) -> Verdict {
+    let status = status.map(|status| status.as_u16());
+    let failure = Failure { class: class.as_str(), status, message: Some(message), retry_after };
+    Verdict::Failed { class, failure, kind, retry_after }
+}
+
+fn kind_without_answer(class: Class) -> FailureKind {
+    match class {
+        Class::Connect | Class::Dns | Class::Tls | Class::Blocked => FailureKind::Unreachable,
+        _ => FailureKind::Down,
+    }
+}
+
+fn class_of(status: StatusCode) -> (Class, FailureKind) {
+    match status.as_u16() {
+        429 => (Class::Http4xx, FailureKind::Down),
+        400..=499 => (Class::Http4xx, FailureKind::Refused),
+        500.. => (Class::Http5xx, FailureKind::Down),
+        _ => (Class::Http3xx, FailureKind::Refused),
+    }
+}
+
+/// The class the endpoint gave itself.
+fn said_class(headers: &HeaderMap) -> Option<(Class, FailureKind)> {
+    let said = headers.get(ERROR_CLASS)?.as_bytes().trim_ascii();
+    if said.eq_ignore_ascii_case(b"permanent") {
+        Some((Class::Permanent, FailureKind::Refused))
+    } else if said.eq_ignore_ascii_case(b"config") {
+        Some((Class::Config, FailureKind::Refused))
+    } else if said.eq_ignore_ascii_case(b"transient") {
+        Some((Class::Transient, FailureKind::Down))
+    } else {
+        None
+    }
+}
+
+/// How long the endpoint asked to be left alone, in seconds or until a date.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let asked = if !said.is_empty() && said.bytes().all(|byte| byte.is_ascii_digit()) {
+        said.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs)
+    } else {
+        let until = httpdate::parse_http_date(said).ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Timestamp::default().plus(until).since(now)
+    };
+    Some(asked.min(RETRY_AFTER_MAX)).filter(|asked| !asked.is_zero())
+}
+
+/// The status line and the beginning of the body, for people.
+fn status_text(answer: &Answer) -> String {
+    let mut text = format!("HTTP {}", answer.status.as_u16());
+    if let Some(reason) = answer.status.canonical_reason() {
+        text.push(' ');
+        text.push_str(reason);
+    }
+    let shown = &answer.body[..answer.body.len().min(BODY_BYTES_SHOWN)];
+    let shown = printable(String::from_utf8_lossy(shown));
+    // Where the body was cut a character may have been cut in two.
+    let shown = shown.trim_end_matches(char::REPLACEMENT_CHARACTER).trim();
+    if !shown.is_empty() {
+        text.push_str(": ");
+        text.push_str(shown);
+    }
+    text
+}
+
+fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let text = printable(String::from_utf8_lossy(headers.get(name)?.as_bytes()));
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn printable(text: Cow<'_, str>) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The beginning of `text`, at most so many bytes and whole characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_500_000);
+
+    fn answer(status: u16, headers: &[(&'static str, &[u8])], body: &[u8]) -> Answer {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_bytes(value).unwrap()))
+            .collect();
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers,
+            body: Bytes::copy_from_slice(body),
+            address: ([127, 0, 0, 1], 80).into(),
+        }
+    }
+
+    fn refused(answer: Answer) -> (Class, Failure, FailureKind) {
+        match judge(&Ok(answer), Success::TwoHundreds, NOW) {
+            Verdict::Failed { class, failure, kind, retry_after } => {
+                assert_eq!(failure.class, class.as_str());
+                assert_eq!(failure.retry_after, retry_after);
+                (class, failure, kind)
+            }
+            Verdict::Acked => panic!("acked"),
+        }
+    }
+
+    fn message(answer: Answer) -> String {
+        refused(answer).1.message.unwrap().as_ref().to_owned()
+    }
+
+    fn waits(status: u16, retry_after: &str) -> Option<Duration> {
+        refused(answer(status, &[("retry-after", retry_after.as_bytes())], b"")).1.retry_after
+    }
+
+    #[test]
+    fn only_the_success_codes_ack() {
+        let acks = |success: Success| -> Vec<u16> {
+            (100..=999)
+                .filter(|status| {
+                    judge(&Ok(answer(*status, &[], b"")), success, NOW) == Verdict::Acked
+                })
+                .collect()
+        };
+        let all: Vec<u16> = std::iter::once(102).chain(200..=299).collect();
+        assert_eq!(acks(Success::TwoHundreds), all);
+        assert_eq!(acks(Success::Google), [102, 200, 201, 202, 204]);
+    }
+
+    #[test]
+    fn a_success_is_one_whatever_its_headers_say() {
+        let answer = answer(200, &[("postrider-error-class", b"permanent")], b"");
+        assert_eq!(judge(&Ok(answer), Success::Google, NOW), Verdict::Acked);
+    }
+
+    #[test]
+    fn statuses_have_classes_and_kinds() {
+        for (status, class, kind) in [
+            (100, Class::Http3xx, FailureKind::Refused),
+            (301, Class::Http3xx, FailureKind::Refused),
+            (400, Class::Http4xx, FailureKind::Refused),
+            (410, Class::Http4xx, FailureKind::Refused),
+            (429, Class::Http4xx, FailureKind::Down),
+            (500, Class::Http5xx, FailureKind::Down),
+            (503, Class::Http5xx, FailureKind::Down),
+            (999, Class::Http5xx, FailureKind::Down),
+        ] {
+            let (said, failure, kind_said) = refused(answer(status, &[], b""));
+            assert_eq!((said, kind_said, failure.status), (class, kind, Some(status)));
+        }
+    }
+
+    #[test]
+    fn an_endpoint_may_say_itself_what_is_wrong() {
+        for (said, class, kind) in [
+            (&b"permanent"[..], Class::Permanent, FailureKind::Refused),
+            (b" Config ", Class::Config, FailureKind::Refused),
+            (b"transient", Class::Transient, FailureKind::Down),
+            (b"nonsense", Class::Http4xx, FailureKind::Refused),
+            (b"\xff", Class::Http4xx, FailureKind::Refused),
+        ] {
+            let (judged, _, kind_judged) =
+                refused(answer(400, &[("postrider-error-class", said)], b""));
+            assert_eq!((judged, kind_judged), (class, kind));
+        }
+        let said = answer(400, &[("postrider-error", "no such order: é".as_bytes())], b"body");
+        assert_eq!(message(said), "no such order: é");
+    }
+
+    #[test]
+    fn without_words_of_its_own_the_status_and_the_body_are_told() {
+        assert_eq!(message(answer(500, &[], b"")), "HTTP 500 Internal Server Error");
+        assert_eq!(message(answer(599, &[], b"x")), "HTTP 599: x");
+        let body = b" line\r\none\x00\x1b[31m ";
+        assert_eq!(message(answer(404, &[], body)), "HTTP 404 Not Found: line  one  [31m");
+        let long = "é".repeat(1_000);
+        let text = message(answer(404, &[], format!("x{long}").as_bytes()));
+        assert_eq!(text, format!("HTTP 404 Not Found: x{}", "é".repeat(99)));
+        assert_eq!(message(answer(400, &[("postrider-error", b" ")], b"")), "HTTP 400 Bad Request");
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_only_of_429_and_503() {
+        let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
+        assert_eq!(waits(429, "7"), seconds(7));
+        assert_eq!(waits(503, " 120 "), seconds(120));
+        assert_eq!(waits(500, "7"), None);
+        assert_eq!(waits(503, "99999999999999999999999"), seconds(86_400));
+        for nothing in ["0", "", "-1", "1.5", "soon", "Fri, 15 Jan 2027 07:59:00 GMT"] {
+            assert_eq!(waits(503, nothing), None, "{nothing}");
+        }
+        let until = waits(503, "Fri, 15 Jan 2027 08:00:10 GMT");
+        assert_eq!(until, Some(Duration::from_millis(9_500)));
+        assert_eq!(waits(429, "Fri, 15 Jan 2049 08:00:10 GMT"), seconds(86_400));
+    }
+
+    #[test]
+    fn no_answer_is_a_failure_with_its_class() {
+        for (class, kind) in [
+            (Class::Timeout, FailureKind::Down),
+            (Class::Protocol, FailureKind::Down),
+            (Class::Connect, FailureKind::Unreachable),
+            (Class::Dns, FailureKind::Unreachable),
+            (Class::Tls, FailureKind::Unreachable),
+            (Class::Blocked, FailureKind::Unreachable),
+        ] {
+            let none = NoAnswer { class, message: "why".into(), address: None };
+            let expected = Failure {
+                class: class.as_str(),
+                status: None,
+                message: Some("why".into()),
+                retry_after: None,
+            };
+            assert_eq!(
+                judge(&Err(none), Success::TwoHundreds, NOW),
+                Verdict::Failed { class, failure: expected, kind, retry_after: None }
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_longer_than_its_bound_or_panics(
+            said in "\\PC{0,600}",
+            body in proptest::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let with_header = answer(400, &[("postrider-error", said.as_bytes())], &body);
+            prop_assert!(message(with_header).len() <= 1_024);
+            let text = message(answer(500, &[], &body));
+            prop_assert!(text.len() <= 1_024 && !text.chars().any(char::is_control));
+            let none = NoAnswer { class: Class::Dns, message: said.into(), address: None };
+            let Verdict::Failed { failure, .. } = judge(&Err(none), Success::Google, NOW) else {
+                panic!("acked")
+            };
+            prop_assert!(failure.message.unwrap().len() <= 1_024);
+        }
+    }
+}

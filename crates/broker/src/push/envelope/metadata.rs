@@ -1,0 +1,94 @@
+//! What is told about a message in headers where its data is sent alone.
+
+use domain::message::{Malformed, Part, parts};
+use domain::{Record, SubscriptionName};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::rfc3339;
+
+const SUBSCRIPTION: HeaderName = HeaderName::from_static("x-goog-pubsub-subscription-name");
+const MESSAGE_ID: HeaderName = HeaderName::from_static("x-goog-pubsub-message-id");
+const PUBLISH_TIME: HeaderName = HeaderName::from_static("x-goog-pubsub-publish-time");
+const ORDERING_KEY: HeaderName = HeaderName::from_static("x-goog-pubsub-ordering-key");
+const DELIVERY_ATTEMPT: HeaderName = HeaderName::from_static("x-goog-pubsub-delivery-attempt");
+
+/// Headers that say how the request itself travels.
+const TRAVEL: [HeaderName; 11] = [
+    HOST,
+    CONTENT_LENGTH,
+    CONNECTION,
+    TRANSFER_ENCODING,
+    TE,
+    TRAILER,
+    UPGRADE,
+    EXPECT,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Headers whose names begin like this are ours, Google's or those of signatures.
+const OURS: [&str; 3] = ["postrider-", "x-goog-pubsub-", "webhook-"];
+
+/// Whether neither a setting nor an attribute may set this header.
+pub(super) fn is_reserved(name: &HeaderName) -> bool {
+    TRAVEL.contains(name) || OURS.iter().any(|ours| name.as_str().starts_with(ours))
+}
+
+/// What is told about all messages of a subscription.
+pub(super) struct Metadata {
+    subscription: Option<HeaderValue>,
+}
+
+impl Metadata {
+    pub(super) fn new(subscription: &SubscriptionName) -> Self {
+        Self { subscription: HeaderValue::from_str(subscription.as_str()).ok() }
+    }
+
+    /// Adds what is told about `record`. Attributes that make no header are left out, and so are
+    /// those that would take the place of one that is there: whoever publishes does not decide
+    /// what the subscription's owner has set.
+    pub(super) fn put(
+        &self,
+        record: &Record,
+        attempt: Option<u32>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), Malformed> {
+        for part in parts(&record.body) {
+            match part? {
+                Part::Data(_) => {}
+                Part::Attribute(key, value) => put_attribute(key, value, headers),
+                Part::OrderingKey(key) => {
+                    if let Ok(key) = HeaderValue::from_str(key) {
+                        headers.insert(ORDERING_KEY, key);
+                    }
+                }
+            }
+        }
+        if let Some(subscription) = &self.subscription {
+            headers.insert(SUBSCRIPTION, subscription.clone());
+        }
+        headers.insert(MESSAGE_ID, HeaderValue::from(record.offset.0));
+        if let Ok(time) = HeaderValue::try_from(rfc3339::text(record.publish_time)) {
+            headers.insert(PUBLISH_TIME, time);
+        }
+        if let Some(attempt) = attempt {
+            headers.insert(DELIVERY_ATTEMPT, HeaderValue::from(attempt));
+        }
+        Ok(())
+    }
+}
+
+fn put_attribute(key: &str, value: &str, headers: &mut HeaderMap) {
+    if let (Ok(name), Ok(value)) = (key.parse::<HeaderName>(), HeaderValue::from_str(value))
+        && !is_reserved(&name)
+        && name != AUTHORIZATION
+        && !headers.contains_key(&name)
+    {
+        headers.insert(name, value);
+    }
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use domain::{Offset, SnapshotName, SubscriptionName, TopicName};
 use parking_lot::RwLock;
@@ -20,6 +21,7 @@ use crate::definition::Unreadable;
 use crate::error::{Error, Resource, Result};
 use crate::maintenance::{checkpointer, expirer};
 use crate::options::Options;
+use crate::push::scheduler::Scheduler;
 use crate::runtime::Runtime;
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
@@ -38,6 +40,7 @@ pub struct Broker {
     pub(crate) snapshots: RwLock<BTreeMap<SnapshotName, Arc<Snapshot>>>,
     /// Serialises changes of definitions; holds what goes with them.
     pub(crate) admin: Mutex<Admin>,
+    pub(crate) push: Scheduler,
     chores: parking_lot::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -64,6 +67,7 @@ impl Broker {
         options: Options,
     ) -> Result<Arc<Self>> {
         let runtime = Arc::new(Runtime::new(&engine, clock, options));
+        let push = Scheduler::start(&runtime)?;
         let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
         engine.log.listen(Arc::clone(&tail) as _);
         let broker = Arc::new_cyclic(|me| Self {
@@ -75,11 +79,15 @@ impl Broker {
             subscriptions: RwLock::default(),
             snapshots: RwLock::default(),
             admin: Mutex::default(),
+            push,
             chores: parking_lot::Mutex::default(),
         });
         broker.load().await?;
         broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
+        for subscription in broker.all_subscriptions() {
+            broker.push.look_at(&subscription);
+        }
         Ok(broker)
     }
 
@@ -95,10 +103,12 @@ impl Broker {
         ]);
     }
 
-    /// Ends every stream and wait, saves all progress and stops the chores.
-    pub async fn close(&self) -> Result<()> {
+    /// Ends every stream and wait, lets pushes end within `grace`, saves all progress and stops
+    /// the chores.
+    pub async fn close(&self, grace: Duration) -> Result<()> {
         self.runtime.close();
         self.tail.wake_all();
+        self.push.stop(grace).await;
         let chores = std::mem::take(&mut *self.chores.lock());
         for chore in chores {
             chore.abort();
@@ -110,6 +120,11 @@ impl Broker {
             tracing::warn!(%error, "could not save when subscriptions were last used");
         }
         checkpointer::once(self, false).await
+    }
+
+    /// The public keys that the tokens of pushes can be checked with, as a JSON Web Key Set.
+    pub async fn token_keys(&self) -> Result<String> {
+        self.push.token_keys().await
     }
 
     /// Resolves if the log ever fails: nothing more is then accepted or delivered.

@@ -24,15 +24,73 @@ const FETCH_GROWTH: usize = 4;
 
 /// A consumer of one subscription. Dropping it leaves its leases until their deadlines.
 pub struct Consumer {
+    leasing: Leasing,
+    id: ConsumerId,
+    want: Want,
+}
+
+impl Consumer {
+    pub(crate) fn new(
+        subscription: Arc<Subscription>,
+        runtime: Arc<Runtime>,
+        flow: Flow,
+        ack_deadline: Option<Duration>,
+        records_max: usize,
+    ) -> Result<Self> {
+        let id = subscription.open_consumer(flow)?;
+        let bytes_max = limits::PULL_BYTES_MAX;
+        let fetch_records = records_max;
+        let want = Want { records_max, bytes_max, ack_deadline, fetch_records, is_push: false };
+        Ok(Self { leasing: Leasing::new(subscription, runtime), id, want })
+    }
+
+    /// The deadline of leases from now on.
+    pub fn set_ack_deadline(&mut self, deadline: Duration) {
+        self.want.ack_deadline = Some(deadline);
+    }
+
+    /// The next leases, at least one; pending while there is nothing to lease or the consumer
+    /// already holds all it may.
+    pub fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
+        self.leasing.poll_lease(self.id, &self.want, context)
+    }
+
+    /// The next leases, or none if there is nothing to lease now. Waits for the disk, but not for
+    /// records to come.
+    fn poll_lease_now(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
+        match self.poll_lease(context) {
+            Poll::Pending if self.leasing.is_idle => Poll::Ready(Ok(Vec::new())),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.leasing.let_go();
+        self.leasing.subscription.close_consumer(self.id);
+    }
+}
+
+/// How much to lease at a time.
+pub(crate) struct Want {
+    pub(crate) records_max: usize,
+    /// One record may be larger.
+    pub(crate) bytes_max: usize,
+    /// The subscription's own if there is none.
+    pub(crate) ack_deadline: Option<Duration>,
+    /// Records to read from disk at a time, where that is necessary.
+    pub(crate) fetch_records: usize,
+    /// Whether what is leased is pushed.
+    pub(crate) is_push: bool,
+}
+
+/// Takes leases for one consumer after the other, and reads what is not in memory for them.
+pub(crate) struct Leasing {
     subscription: Arc<Subscription>,
     runtime: Arc<Runtime>,
-    id: ConsumerId,
-    /// It pushes what it leases.
-    is_push: bool,
-    ack_deadline: Option<Duration>,
-    records_max: usize,
-    /// Records to read from disk at a time.
-    fetch_records: usize,
+    /// How many times more to read from disk: little was left of what was read before.
+    fetch_growth: usize,
     has_waited: bool,
     /// There was nothing to lease when it looked last.
     is_idle: bool,
@@ -48,56 +106,45 @@ enum Fetch {
     Read(Batch),
 }
 
-impl Consumer {
-    pub(crate) fn new(
-        subscription: Arc<Subscription>,
-        runtime: Arc<Runtime>,
-        flow: Flow,
-        ack_deadline: Option<Duration>,
-        records_max: usize,
-    ) -> Result<Self> {
-        let id = subscription.open_consumer(flow)?;
-        Ok(Self {
+impl Leasing {
+    pub(crate) fn new(subscription: Arc<Subscription>, runtime: Arc<Runtime>) -> Self {
+        Self {
             subscription,
             runtime,
-            id,
-            is_push: false,
-            ack_deadline,
-            records_max,
-            fetch_records: records_max,
+            fetch_growth: 1,
             has_waited: false,
             is_idle: false,
             fetch: Fetch::None,
-        })
+        }
     }
 
-    /// The deadline of leases from now on.
-    pub fn set_ack_deadline(&mut self, deadline: Duration) {
-        self.ack_deadline = Some(deadline);
-    }
-
-    /// The next leases, at least one; pending while there is nothing to lease or the consumer
-    /// already holds all it may.
-    pub fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
+    /// The next leases of `consumer`, at least one. While this is pending the same consumer must
+    /// ask again.
+    pub(crate) fn poll_lease(
+        &mut self,
+        consumer: ConsumerId,
+        want: &Want,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Vec<Lease>>> {
         loop {
             self.is_idle = false;
             let ends_fetch = matches!(self.fetch, Fetch::Reading(_));
             let fetched = ready!(self.poll_fetched(context))?;
             let mut ask = Ask {
-                consumer: self.id,
-                records_max: self.records_max,
-                bytes_max: limits::PULL_BYTES_MAX,
-                ack_deadline: self.ack_deadline,
+                consumer,
+                records_max: want.records_max,
+                bytes_max: want.bytes_max,
+                ack_deadline: want.ack_deadline,
                 fetched,
                 ends_fetch,
                 has_waited: std::mem::take(&mut self.has_waited),
-                is_push: self.is_push,
+                is_push: want.is_push,
                 waker: context.waker(),
             };
             let mut leases = Vec::new();
             match self.subscription.lease(&mut ask, &mut leases)? {
                 Step::Leased => {
-                    self.fetch_records = self.records_max;
+                    self.fetch_growth = 1;
                     if let Some(batch) = ask.fetched {
                         self.fetch = Fetch::Read(batch);
                     }
@@ -112,24 +159,22 @@ impl Consumer {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Step::Fetch(from) => self.start_fetch(from),
+                Step::Fetch(from) => self.start_fetch(from, want.fetch_records),
             }
         }
     }
 
-    /// The next leases, or none if there is nothing to lease now. Waits for the disk, but not for
-    /// records to come.
-    fn poll_lease_now(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
-        match self.poll_lease(context) {
-            Poll::Pending if self.is_idle => Poll::Ready(Ok(Vec::new())),
-            other => other,
+    /// Drops what was read and not handed out, and gives up the turn to read.
+    pub(crate) fn let_go(&mut self) {
+        if matches!(std::mem::replace(&mut self.fetch, Fetch::None), Fetch::Reading(_)) {
+            self.subscription.end_fetch();
         }
     }
 
-    fn start_fetch(&mut self, from: Offset) {
-        let limit = ReadLimit { records: self.fetch_records, bytes: limits::PULL_BYTES_MAX };
-        let more = (self.fetch_records * FETCH_GROWTH).min(FETCH_RECORDS_MAX);
-        self.fetch_records = self.fetch_records.max(more);
+    fn start_fetch(&mut self, from: Offset, records: usize) {
+        let records = records.max(records.saturating_mul(self.fetch_growth).min(FETCH_RECORDS_MAX));
+        self.fetch_growth = self.fetch_growth.saturating_mul(FETCH_GROWTH);
+        let limit = ReadLimit { records, bytes: limits::PULL_BYTES_MAX };
         let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
         self.fetch = Fetch::Reading(read);
     }
@@ -153,12 +198,9 @@ impl Consumer {
     }
 }
 
-impl Drop for Consumer {
+impl Drop for Leasing {
     fn drop(&mut self) {
-        if matches!(self.fetch, Fetch::Reading(_)) {
-            self.subscription.end_fetch();
-        }
-        self.subscription.close_consumer(self.id);
+        self.let_go();
     }
 }
 

@@ -57,6 +57,9 @@ pub enum Error {
     /// The operating system gives no random bytes to make a secret of.
     #[error("no random bytes to make a secret of")]
     NoRandomness,
+    /// Messages cannot be pushed as the server's settings say; the text says why.
+    #[error("cannot push: {0}")]
+    Push(String),
     /// Storage failed.
     #[error(transparent)]
     Storage(storage::Error),

@@ -15,7 +15,6 @@ mod expiries;
 mod index;
 mod maintenance;
 mod options;
-#[allow(dead_code, reason = "its parts come before what joins them")]
 mod push;
 mod rfc3339;
 mod runtime;
@@ -39,6 +38,7 @@ pub use definition::Unreadable;
 pub use error::{Error, Resource, Result};
 pub use options::Options;
 pub use push::options::{PushOptions, RetryDefault, Success};
+pub use push::token::ISSUER as TOKEN_ISSUER;
 pub use secret::make_secret;
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;

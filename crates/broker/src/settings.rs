@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use domain::delivery::Settings;
+use domain::limits::DELIVERY_ATTEMPTS_DEFAULT;
+use domain::{Backoff, RetryPolicy};
 
-pub(crate) fn delivery(subscription: &domain::Subscription) -> Settings {
-    Settings {
+use crate::push::options::{PushOptions, RetryDefault};
+
+pub(crate) fn delivery(subscription: &domain::Subscription, push: &PushOptions) -> Settings {
+    let mut settings = Settings {
         ordering: subscription.ordering(),
         ack_deadline: subscription.ack_deadline,
         exactly_once: subscription.exactly_once,
@@ -16,5 +20,11 @@ pub(crate) fn delivery(subscription: &domain::Subscription) -> Settings {
         poison: subscription.poison,
         is_paused: subscription.paused,
         is_push: subscription.push.is_some(),
+    };
+    let has_policy = subscription.retry_policy.is_some() || subscription.backoff.is_some();
+    if settings.is_push && !has_policy && push.retry_default == RetryDefault::Source {
+        settings.retry = Some(Backoff::Exponential(RetryPolicy::default()));
+        settings.attempts_max = settings.attempts_max.or(Some(DELIVERY_ATTEMPTS_DEFAULT));
     }
+    settings
 }

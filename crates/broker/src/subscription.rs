@@ -5,6 +5,7 @@ mod exhausted;
 mod journal;
 mod lanes;
 mod leasing;
+mod pushing;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
 pub(crate) use leasing::{Ask, Step};
+pub(crate) use pushing::Settlement;
 
 use crate::dead_letter::Trouble;
 use crate::error::{Error, Resource, Result};
@@ -193,7 +195,8 @@ impl Subscription {
         self.touch(now.wall);
         let mut effects = Effects::default();
         let mut state = self.state.lock();
-        state.delivery.update_settings(now, crate::settings::delivery(&settings), &mut effects);
+        let rules = crate::settings::delivery(&settings, &self.runtime.options.push);
+        state.delivery.update_settings(now, rules, &mut effects);
         if state.settings.dead_letter_policy != settings.dead_letter_policy {
             state.dead_letters.forget_error();
         }
@@ -230,20 +233,10 @@ impl Subscription {
 
     /// For whoever pulls; refused while messages are pushed.
     pub(crate) fn open_consumer(&self, flow: Flow) -> Result<ConsumerId> {
-        self.open(flow, |state| self.check_pulled(state))
-    }
-
-    /// For pushing itself.
-    #[allow(dead_code, reason = "it comes before what uses it")]
-    pub(crate) fn open_push_consumer(&self, flow: Flow) -> Result<ConsumerId> {
-        self.open(flow, |_| Ok(()))
-    }
-
-    fn open(&self, flow: Flow, check: impl FnOnce(&State) -> Result<()>) -> Result<ConsumerId> {
         self.runtime.check_serving()?;
         self.touch(self.runtime.clock.wall());
         let mut state = self.lock_attached()?;
-        check(&state)?;
+        self.check_pulled(&state)?;
         state.consumers += 1;
         Ok(state.delivery.open_consumer(flow))
     }

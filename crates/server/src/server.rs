@@ -163,7 +163,7 @@ impl Server {
         self.phase.send_replace(Phase::Draining);
         let draining = drain(self.port, self.phase, self.grace, hurry);
         // Both at once: the broker's first step ends the streams that draining waits for.
-        let saving = self.broker.close();
+        let saving = self.broker.close(self.grace);
         let saved = async { tokio::join!(draining, saving).1 };
         within(self.grace * 2, saved).await?.map_err(StopError::Save)?;
         let closer = self.closer;

@@ -169,7 +169,7 @@ impl From<Error> for Refusal {
             Error::FailedPrecondition(_) => Code::FailedPrecondition,
             Error::Full => Code::ResourceExhausted,
             Error::Closing => Code::Unavailable,
-            Error::Unreadable(..) | Error::NoRandomness => Code::Internal,
+            Error::Unreadable(..) | Error::NoRandomness | Error::Push(_) => Code::Internal,
             Error::Storage(storage) => storage_code(storage),
         };
         Self::new(code, error.to_string())

@@ -97,7 +97,8 @@ impl Broker {
         let topic = self.topic_of(stored.topic, first, &settings.topic).await?;
         let progress = self.engine.progress.load(id, Progress::starting_at(first)).await?;
         let identity = Identity { subscription: id, epoch: topic.epoch() };
-        let delivery = Delivery::new(identity, settings::delivery(&settings), progress);
+        let rules = settings::delivery(&settings, &self.runtime.options.push);
+        let delivery = Delivery::new(identity, rules, progress);
         let definition = Definition {
             id,
             settings: Arc::clone(&settings),

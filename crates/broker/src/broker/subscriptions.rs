@@ -42,6 +42,7 @@ impl Broker {
             let used_at = broker.runtime.clock.wall();
             let subscription = broker.load_subscription(&entry, used_at, &mut admin).await?;
             subscription.touch(used_at);
+            broker.push.look_at(&subscription);
             Ok(subscription)
         })
         .await
@@ -179,6 +180,7 @@ impl Broker {
         let entry = put.map_err(|error| gone(error, Resource::Subscription, name))?;
         self.note_policy(admin, Some(&before), Some(&settings));
         subscription.set_settings(Arc::new(settings), entry.version);
+        self.push.look_at(subscription);
         self.plan_expiry(subscription);
         Ok(())
     }
@@ -221,6 +223,7 @@ impl Broker {
         deleted.map_err(|error| gone(error, Resource::Subscription, name))?;
         self.subscriptions.write().remove(&settings.name);
         subscription.mark_deleted();
+        self.push.look_at(subscription);
         subscription.topic().detach(subscription);
         self.note_policy(admin, Some(&settings), None);
         self.drop_if_unused(subscription.topic());

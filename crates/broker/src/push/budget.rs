@@ -45,6 +45,7 @@ impl Budget {
     }
 
     /// How many slots are taken.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.state.lock().in_flight()
     }
@@ -90,6 +91,7 @@ impl Share {
     }
 
     /// How many slots the endpoint holds, those included that were granted and not yet fetched.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.0.budget.state.lock().held(self.0.key)
     }

@@ -18,8 +18,7 @@ use domain::{Offset, Subscription, Timestamp};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-#[allow(unused_imports, reason = "its parts come before what joins them")]
-pub(crate) use {built::Built, json::message_json};
+pub(crate) use built::Built;
 
 use super::exchange::Request;
 use super::signature::Signer;

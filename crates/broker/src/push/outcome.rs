@@ -11,6 +11,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::breaker::FailureKind;
 use super::exchange::{Answer, Class, NoAnswer};
+use super::options::Success;
 
 /// The header in which an endpoint says what kind of failure it was.
 const ERROR_CLASS: &str = "postrider-error-class";
@@ -22,16 +23,6 @@ const MESSAGE_BYTES_MAX: usize = 1_024;
 const BODY_BYTES_SHOWN: usize = 200;
 /// The longest an endpoint may ask to be left alone.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Which answers ack what was sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Success {
-    /// 102 and 200 to 299.
-    #[default]
-    TwoHundreds,
-    /// 102, 200, 201, 202 and 204, as Google has it.
-    Google,
-}
 
 impl Success {
     fn includes(self, status: StatusCode) -> bool {
@@ -55,8 +46,6 @@ pub(crate) enum Verdict {
         failure: Failure,
         /// What it says about the endpoint.
         kind: FailureKind,
-        /// How long the endpoint asked to be left alone; at most a day.
-        retry_after: Option<Duration>,
     },
 }
 
@@ -101,7 +90,7 @@ fn failed(
 ) -> Verdict {
     let status = status.map(|status| status.as_u16());
     let failure = Failure { class: class.as_str(), status, message: Some(message), retry_after };
-    Verdict::Failed { class, failure, kind, retry_after }
+    Verdict::Failed { class, failure, kind }
 }
 
 fn kind_without_answer(class: Class) -> FailureKind {
@@ -203,9 +192,8 @@ mod tests {
 
     fn refused(answer: Answer) -> (Class, Failure, FailureKind) {
         match judge(&Ok(answer), Success::TwoHundreds, NOW) {
-            Verdict::Failed { class, failure, kind, retry_after } => {
+            Verdict::Failed { class, failure, kind } => {
                 assert_eq!(failure.class, class.as_str());
-                assert_eq!(failure.retry_after, retry_after);
                 (class, failure, kind)
             }
             Verdict::Acked => panic!("acked"),
@@ -320,7 +308,7 @@ mod tests {
             };
             assert_eq!(
                 judge(&Err(none), Success::TwoHundreds, NOW),
-                Verdict::Failed { class, failure: expected, kind, retry_after: None }
+                Verdict::Failed { class, failure: expected, kind }
             );
         }
     }

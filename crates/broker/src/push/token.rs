@@ -17,8 +17,8 @@ use serde::Serialize;
 
 use key::Key;
 
-/// Who makes the tokens, as Google has it: libraries check it.
-const ISSUER: &str = "https://accounts.google.com";
+/// Who tokens say they come from: Google, so that libraries that check it take them.
+pub const ISSUER: &str = "https://accounts.google.com";
 /// How long a token is good, in seconds.
 const VALID_S: u64 = 3_600;
 /// So many seconds before its end a token is no longer sent.

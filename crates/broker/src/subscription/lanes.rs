@@ -111,7 +111,7 @@ impl Subscription {
             return Ok(lanes);
         }
         unread.truncate(UNREAD_MAX);
-        let rules = crate::settings::delivery(&settings);
+        let rules = crate::settings::delivery(&settings, &self.runtime.options.push);
         for (offset, attempt) in unread {
             let found = find(&*self.runtime.log, self.topic.id(), offset).await?;
             let Found::Record(record) = found else { continue };

@@ -138,7 +138,7 @@ impl Subscription {
         self.runtime.index.has_room()
     }
 
-    fn become_hungry(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn become_hungry(self: &Arc<Self>, state: &mut State) {
         if !state.is_hungry {
             state.is_hungry = true;
             self.topic.add_hungry(self);

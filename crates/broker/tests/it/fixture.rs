@@ -76,7 +76,7 @@ impl Fixture {
 
     /// Opens the same store again, as after a stop.
     pub(crate) async fn reopen(&mut self) {
-        self.broker.close().await.unwrap();
+        self.broker.close(Duration::ZERO).await.unwrap();
         self.broker = open(&self.engine, &self.clock, &self.acts).await;
     }
 

@@ -87,7 +87,7 @@ async fn a_stream_ends_with_its_subscription_and_with_the_server() {
     assert!(matches!(ended, Err(Error::NotFound(..))));
     let (ended, ()) = tokio::join!(next(&mut two), async {
         tokio::task::yield_now().await;
-        fixture.broker.close().await.unwrap();
+        fixture.broker.close(Duration::ZERO).await.unwrap();
     });
     assert!(matches!(ended, Err(Error::Closing)));
 }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod calls;
+mod keys;
 mod lanes;
 mod pages;
 mod paths;
@@ -76,6 +77,9 @@ impl Rest {
         let (head, body) = request.into_parts();
         let (verb, path) = (head.method.as_str(), head.uri.path());
         if let Some(reply) = pages::find(&self, verb, path)? {
+            return Ok(reply);
+        }
+        if let Some(reply) = keys::find(&self, verb, path, &head.headers).await? {
             return Ok(reply);
         }
         let found = match paths::find(verb, path)? {

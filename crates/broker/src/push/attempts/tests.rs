@@ -59,7 +59,7 @@ async fn what_is_recorded_is_listed_at_once_and_after_a_restart() {
     broker.runtime.attempts.record(attempt(id, 2, Class::Ok));
     assert_eq!(listed(&broker, &subscription).await, [2, 1]);
     broker.runtime.attempts.record(attempt(id, 3, Class::Ok));
-    broker.close().await.unwrap();
+    broker.close(std::time::Duration::ZERO).await.unwrap();
     let (broker, subscription) = open(&engine).await;
     broker.runtime.attempts.record(attempt(id, 4, Class::Ok));
     assert_eq!(listed(&broker, &subscription).await, [4, 3, 2, 1]);
@@ -136,7 +136,7 @@ async fn what_a_crash_kept_from_being_forgotten_is_forgotten_at_the_next_start()
     engine.attempts.append(vec![orphan], Arc::new(Living(BTreeMap::new()))).await.unwrap();
     let (broker, subscription) = open(&engine).await;
     broker.runtime.attempts.record(attempt(subscription.id(), 1, Class::Ok));
-    broker.close().await.unwrap();
+    broker.close(std::time::Duration::ZERO).await.unwrap();
     let known = engine.attempts.known().await.unwrap();
     assert_eq!(known.subscriptions, [subscription.id()]);
     assert!(known.last > number, "numbers go on behind those of the history");

@@ -97,10 +97,12 @@ impl State {
         self.vacant.push(key);
     }
 
+    #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
+    #[cfg(test)]
     pub(super) fn held(&self, key: usize) -> usize {
         self.endpoints[key].held
     }

@@ -7,6 +7,7 @@ use domain::{DeadLetterPolicy, Message, Record, TopicName, message};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::json::message_json;
 use super::*;
 
 const TIME: Timestamp = Timestamp(1_800_000_000_000_001);

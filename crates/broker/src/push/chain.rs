@@ -1,0 +1,58 @@
+//! Which message of a lane was acked last, so that a receiver can prove the order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use domain::Offset;
+
+/// Lanes that are remembered, at least; of others nothing is said.
+const LANES_MAX: usize = 10_000;
+
+/// The last acked message of each lane, of those that were used last.
+#[derive(Default)]
+pub(crate) struct Chains {
+    recent: HashMap<Arc<str>, Offset>,
+    /// What was recent before; dropped when `recent` is full.
+    older: HashMap<Arc<str>, Offset>,
+}
+
+impl Chains {
+    /// The last acked message of `lane`, if that is still known.
+    pub(crate) fn last(&self, lane: &str) -> Option<Offset> {
+        self.recent.get(lane).or_else(|| self.older.get(lane)).copied()
+    }
+
+    /// `offset` of `lane` was acked.
+    pub(crate) fn note(&mut self, lane: &Arc<str>, offset: Offset) {
+        if let Some(last) = self.recent.get_mut(lane) {
+            *last = offset;
+            return;
+        }
+        if self.recent.len() >= LANES_MAX {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(Arc::clone(lane), offset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lanes_used_last_are_remembered() {
+        let mut chains = Chains::default();
+        assert_eq!(chains.last("a"), None);
+        for offset in 0..LANES_MAX as u64 + 1 {
+            chains.note(&format!("lane {offset}").into(), Offset(offset));
+        }
+        assert_eq!(chains.last("lane 0"), Some(Offset(0)));
+        chains.note(&"lane 0".into(), Offset(77));
+        assert_eq!(chains.last("lane 0"), Some(Offset(77)));
+        for offset in 0..2 * LANES_MAX as u64 {
+            chains.note(&format!("other {offset}").into(), Offset(offset));
+        }
+        assert_eq!(chains.last("lane 0"), None);
+        assert!(chains.recent.len() + chains.older.len() <= 2 * LANES_MAX);
+    }
+}

@@ -1,0 +1,192 @@
+//! An endpoint, shared by the subscriptions that push to it: how many requests it is sent at a
+//! time, and when it is left alone.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use domain::Moment;
+use parking_lot::Mutex;
+
+use super::breaker::{Admission, Breaker, FailureKind};
+use super::budget::{Budget, Share};
+use super::window::Window;
+
+/// The endpoints in use, by their addresses. One that nobody pushes to any more is forgotten.
+pub(crate) struct Endpoints {
+    budget: Arc<Budget>,
+    known: Mutex<HashMap<Arc<str>, Weak<Endpoint>>>,
+}
+
+impl Endpoints {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self { budget, known: Mutex::default() }
+    }
+
+    /// The endpoint of that address: the whole of it, so that a path that fails does not shut out
+    /// another one of the same host.
+    pub(crate) fn get(self: &Arc<Self>, address: &str) -> Arc<Endpoint> {
+        let mut known = self.known.lock();
+        if let Some(endpoint) = known.get(address).and_then(Weak::upgrade) {
+            return endpoint;
+        }
+        let address: Arc<str> = address.into();
+        let endpoint = Arc::new(Endpoint {
+            address: Arc::clone(&address),
+            share: self.budget.share(),
+            state: Mutex::new(State {
+                window: Window::new(),
+                breaker: Breaker::new(),
+                in_flight: 0,
+                waiting: VecDeque::new(),
+            }),
+            all: Arc::downgrade(self),
+        });
+        known.insert(address, Arc::downgrade(&endpoint));
+        endpoint
+    }
+}
+
+/// One endpoint.
+pub(crate) struct Endpoint {
+    address: Arc<str>,
+    /// Its share of the requests that all may have in flight.
+    pub(crate) share: Share,
+    state: Mutex<State>,
+    all: Weak<Endpoints>,
+}
+
+struct State {
+    window: Window,
+    breaker: Breaker,
+    in_flight: usize,
+    /// Pushers that wait for room, in the order in which they came.
+    waiting: VecDeque<Waker>,
+}
+
+/// What an endpoint says to a pusher that wants to send.
+pub(crate) enum Admit {
+    /// It may, one request.
+    Go(Pass),
+    /// The waker is called when there is room.
+    Full,
+    /// Not before then.
+    Later(Moment),
+}
+
+impl Endpoint {
+    /// Asks to send one more request.
+    pub(crate) fn admit(self: &Arc<Self>, now: Moment, waker: &Waker) -> Admit {
+        let mut state = self.state.lock();
+        if state.in_flight >= state.window.limit() {
+            state.wait(waker);
+            return Admit::Full;
+        }
+        let is_probe = match state.breaker.admits(now) {
+            Admission::Go => false,
+            Admission::Probe => true,
+            Admission::WaitUntil(until) => return Admit::Later(until),
+            Admission::ProbeOut => {
+                state.wait(waker);
+                return Admit::Full;
+            }
+        };
+        state.in_flight += 1;
+        Admit::Go(Pass { endpoint: Arc::clone(self), is_probe, is_done: false })
+    }
+
+    /// Has all who wait look again: one that might have been woken in their place goes away.
+    pub(crate) fn wake_waiting(&self) {
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// How many requests it takes at a time.
+    pub(crate) fn limit(&self) -> usize {
+        self.state.lock().window.limit()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let Some(all) = self.all.upgrade() else { return };
+        let mut known = all.known.lock();
+        // Another may have been made in the meantime.
+        if known.get(&self.address).is_some_and(|known| known.strong_count() == 0) {
+            known.remove(&self.address);
+        }
+    }
+}
+
+impl State {
+    fn wait(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+            self.waiting.push_back(waker.clone());
+        }
+    }
+
+    /// One request less is in flight: as many as there is room for may look again.
+    fn leave(&mut self) {
+        self.in_flight -= 1;
+        let room = self.window.limit().saturating_sub(self.in_flight).min(self.waiting.len());
+        for waker in self.waiting.drain(..room) {
+            waker.wake();
+        }
+    }
+}
+
+/// The right to send one request. One that is dropped was not used.
+pub(crate) struct Pass {
+    endpoint: Arc<Endpoint>,
+    is_probe: bool,
+    is_done: bool,
+}
+
+impl Pass {
+    /// The request was acked after `latency`.
+    pub(crate) fn succeed(mut self, latency: Duration) {
+        self.is_done = true;
+        self.endpoint.share.set_proven(true);
+        let mut state = self.endpoint.state.lock();
+        let in_flight = state.in_flight;
+        state.window.on_success(latency, in_flight);
+        if state.breaker.on_success() {
+            state.window.on_recovered();
+        }
+        state.leave();
+    }
+
+    /// The request failed. With `pause` the endpoint asked to be left alone that long.
+    pub(crate) fn fail(
+        mut self,
+        now: Moment,
+        kind: FailureKind,
+        pause: Option<Duration>,
+        seed: u64,
+    ) {
+        self.is_done = true;
+        self.endpoint.share.set_proven(false);
+        let mut state = self.endpoint.state.lock();
+        state.window.on_failure(now);
+        state.breaker.on_failure(now, kind, seed);
+        if let Some(pause) = pause {
+            state.window.on_retry_after();
+            state.breaker.pause_until(now.plus(pause));
+        }
+        state.leave();
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let mut state = self.endpoint.state.lock();
+        if self.is_probe {
+            state.breaker.on_cancelled();
+        }
+        state.leave();
+    }
+}

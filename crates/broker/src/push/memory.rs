@@ -1,0 +1,90 @@
+//! A bound on the bytes of all requests in flight.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+/// The memory that bodies of requests take.
+pub(crate) struct Memory {
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: usize,
+    waiting: Vec<Waker>,
+}
+
+impl Memory {
+    /// At most `bytes_max`, though the request that reaches it may be larger.
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self { bytes_max, state: Mutex::default() })
+    }
+
+    /// Whether there is room for one more request; if not, the waker is called when there is.
+    pub(crate) fn has_room(&self, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
+        if state.bytes < self.bytes_max {
+            return true;
+        }
+        state.waiting.push(waker.clone());
+        false
+    }
+
+    /// Takes `bytes` until what is returned is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Hold {
+        self.state.lock().bytes += bytes;
+        Hold { memory: Arc::clone(self), bytes }
+    }
+}
+
+/// Memory that is taken.
+pub(crate) struct Hold {
+    memory: Arc<Memory>,
+    bytes: usize,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.memory.state.lock();
+        let was_full = state.bytes >= self.memory.bytes_max;
+        state.bytes -= self.bytes;
+        if was_full && state.bytes < self.memory.bytes_max {
+            state.waiting.drain(..).for_each(Waker::wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn all_who_wait_are_woken_when_there_is_room() {
+        let memory = Memory::new(100);
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let (one, two) = (memory.hold(60), memory.hold(60));
+        assert!(!memory.has_room(&waker));
+        assert!(!memory.has_room(&waker));
+        drop(one);
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
+        assert!(memory.has_room(&waker));
+        drop(two);
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
+    }
+}

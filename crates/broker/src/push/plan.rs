@@ -1,0 +1,83 @@
+//! What follows for a pusher from the settings of its subscription.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::{self, Lease};
+use domain::limits;
+
+use super::batch::BatchSize;
+use super::endpoint::Endpoint;
+use super::envelope::Template;
+use super::rate::Rate;
+use super::scheduler::Shared;
+use crate::consumer::Want;
+
+/// A lease outlasts the time an endpoint has for its answer by so much: it is the pusher who ends
+/// it, never the deadline.
+const LEASE_MARGIN: Duration = Duration::from_secs(600);
+
+/// Whether messages of a subscription with such settings are pushed.
+pub(super) fn is_pushed(settings: &domain::Subscription) -> bool {
+    settings.push.is_some() && !settings.detached
+}
+
+/// What follows from the settings.
+pub(super) struct Plan {
+    pub(super) settings: Arc<domain::Subscription>,
+    pub(super) rules: delivery::Settings,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) template: Template,
+    pub(super) timeout: Duration,
+    pub(super) rate: Option<Rate>,
+    pub(super) batch: Option<BatchSize>,
+}
+
+impl Plan {
+    /// `None` if nothing is pushed.
+    pub(super) fn new(shared: &Shared, settings: Arc<domain::Subscription>) -> Option<Self> {
+        let push = settings.push.as_ref().filter(|_| is_pushed(&settings))?;
+        Some(Self {
+            rules: crate::settings::delivery(&settings, &shared.options),
+            endpoint: shared.endpoints.get(push.endpoint.text()),
+            template: Template::new(&settings, shared.version)?,
+            timeout: settings.push_timeout(shared.options.timeout),
+            rate: settings.rate_max.map(Rate::new),
+            batch: settings.batch.as_ref().map(BatchSize::new),
+            settings,
+        })
+    }
+
+    /// This plan, with what goes on of the one before.
+    pub(super) fn after(mut self, before: &mut Self) -> Self {
+        if self.settings.rate_max == before.settings.rate_max {
+            self.rate = before.rate.take();
+        }
+        if self.settings.batch == before.settings.batch {
+            self.batch = before.batch.take();
+        }
+        self
+    }
+
+    /// What the next request would carry.
+    pub(super) fn want(&self) -> Want {
+        let batch = self.settings.batch.zip(self.batch.as_ref());
+        let (records_max, bytes_max) = match batch {
+            Some((batch, size)) => (size.messages(), batch.bytes as usize),
+            None => (1, limits::PULL_BYTES_MAX),
+        };
+        Want {
+            records_max,
+            bytes_max,
+            ack_deadline: Some(self.timeout + LEASE_MARGIN),
+            // What goes out in one round trip is read together.
+            fetch_records: self.endpoint.limit().saturating_mul(records_max),
+            is_push: true,
+        }
+    }
+
+    /// The lane of a lease's record.
+    pub(super) fn lane(&self, lease: &Lease) -> Option<Arc<str>> {
+        self.rules.lane_key(&lease.record).map(Into::into)
+    }
+}

@@ -1,0 +1,379 @@
+//! Pushing for one subscription: takes leases when they may be sent, sends them, and settles them.
+//!
+//! ```text
+//!   endpoint's pass ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► settled
+//!        └── given back at once if there is nothing to lease ──┘
+//! ```
+//!
+//! Each request in flight has a consumer of its own, so that a lane one request holds something of
+//! is closed to all others: at most one request in flight per lane.
+
+mod settling;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use domain::Moment;
+use domain::delivery::{AckId, ConsumerId, Failure, Lease, Ordering};
+use domain::message::Malformed;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+
+use super::budget::{Slot, Turn};
+use super::chain::Chains;
+use super::endpoint::{Admit, Pass};
+use super::envelope::{Chain, Parcel};
+use super::exchange::{Answer, NoAnswer, Request};
+use super::memory::Hold;
+use super::plan::{Plan, is_pushed};
+use super::scheduler::Shared;
+use crate::consumer::Leasing;
+use crate::error::{Error, Result};
+use crate::subscription::{Settlement, Subscription};
+
+/// How long to wait after something that should not happen.
+const ERROR_NAP: Duration = Duration::from_secs(1);
+
+/// Steps done at a time before others get their turn.
+const STEPS_MAX: usize = 64;
+
+type Exchange = BoxFuture<'static, (u64, Result<Answer, NoAnswer>)>;
+
+/// One subscription being pushed.
+pub(super) struct Pusher {
+    shared: Arc<Shared>,
+    subscription: Arc<Subscription>,
+    plan: Plan,
+    leasing: Leasing,
+    /// Consumers that hold nothing.
+    idle: Vec<ConsumerId>,
+    /// The one that asks, or stands in line.
+    asking: Option<ConsumerId>,
+    turn: Option<Turn>,
+    requests: FuturesUnordered<Exchange>,
+    flights: HashMap<u64, Flight>,
+    next_flight: u64,
+    chains: Chains,
+    /// Nothing is sent before its end.
+    nap: Option<BoxFuture<'static, ()>>,
+    /// The next request waits for more messages until its end.
+    lingering: Option<BoxFuture<'static, ()>>,
+    /// It sends no more; what is in flight may end.
+    is_draining: bool,
+    /// That it cannot lease was logged.
+    has_warned: bool,
+}
+
+/// A request in flight.
+struct Flight {
+    consumer: ConsumerId,
+    leases: Vec<Sent>,
+    started: Moment,
+    pass: Pass,
+    slot: Slot,
+    /// Its body is an array.
+    is_batch: bool,
+    /// The memory of its body.
+    _hold: Hold,
+}
+
+/// A lease in flight, without its record.
+struct Sent {
+    ack_id: AckId,
+    attempt: u32,
+    lane: Option<Arc<str>>,
+}
+
+/// Why a request cannot be made.
+#[derive(Debug, thiserror::Error)]
+enum Unsendable {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("no token can be signed: {0}")]
+    NoToken(#[from] std::io::Error),
+}
+
+/// How the work of a pusher ended.
+enum Turned {
+    /// Something was done; there may be more to do.
+    On,
+    /// Nothing can be done until it is woken.
+    Wait,
+}
+
+impl Pusher {
+    /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
+    pub(super) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>) -> Option<Self> {
+        let plan = Plan::new(&shared, subscription.settings())?;
+        let leasing = Leasing::new(Arc::clone(&subscription), Arc::clone(&shared.runtime));
+        Some(Self {
+            shared,
+            subscription,
+            plan,
+            leasing,
+            idle: Vec::new(),
+            asking: None,
+            turn: None,
+            requests: FuturesUnordered::new(),
+            flights: HashMap::new(),
+            next_flight: 0,
+            chains: Chains::default(),
+            nap: None,
+            lingering: None,
+            is_draining: false,
+            has_warned: false,
+        })
+    }
+
+    /// Looks at the settings and at the server anew. False: pushing ends here.
+    pub(super) fn look_again(&mut self) -> bool {
+        let settings = self.subscription.settings();
+        if self.shared.is_stopping() || self.subscription.is_deleted() || !is_pushed(&settings) {
+            self.cut_off();
+            return false;
+        }
+        self.is_draining = self.shared.is_draining();
+        if Arc::ptr_eq(&settings, &self.plan.settings) {
+            return true;
+        }
+        let Some(plan) = Plan::new(&self.shared, settings) else { return false };
+        if !Arc::ptr_eq(&plan.endpoint, &self.plan.endpoint) {
+            self.cut_off();
+            self.plan.endpoint.wake_waiting();
+        }
+        self.plan = plan.after(&mut self.plan);
+        (self.nap, self.lingering, self.turn) = (None, None, None);
+        true
+    }
+
+    /// Ends every request in flight at once. What they carried counts as never sent.
+    fn cut_off(&mut self) {
+        self.requests.clear();
+        let flights = std::mem::take(&mut self.flights);
+        self.shared.note_given_back(flights.values().map(|flight| flight.leases.len()).sum());
+        for flight in flights.into_values() {
+            let leases = flight.leases.iter().map(|sent| (sent.ack_id, Settlement::GiveBack));
+            self.subscription.settle_pushed(leases);
+            self.idle.push(flight.consumer);
+        }
+    }
+
+    /// Sends and settles until there is nothing to do. Ready when it has drained.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..STEPS_MAX {
+            let settled = self.requests.poll_next_unpin(context);
+            if let Poll::Ready(Some((flight, answer))) = &settled {
+                self.settle(*flight, answer);
+            }
+            if self.is_draining && self.requests.is_empty() {
+                return Poll::Ready(());
+            }
+            let turned = if self.is_draining { Turned::Wait } else { self.try_send(context) };
+            if matches!((settled, turned), (Poll::Pending | Poll::Ready(None), Turned::Wait)) {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn try_send(&mut self, context: &mut Context<'_>) -> Turned {
+        match self.send_next(context) {
+            Ok(turned) => turned,
+            // The server stops, and says so in a moment.
+            Err(Error::Closing) => Turned::Wait,
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_warned, true) {
+                    tracing::warn!(subscription = %self.subscription.name(), %error, "cannot push");
+                }
+                self.nap_until(self.now().plus(ERROR_NAP), context)
+            }
+        }
+    }
+
+    /// Sends the next request, or says that there is nothing to do.
+    fn send_next(&mut self, context: &mut Context<'_>) -> Result<Turned> {
+        if let Some(nap) = &mut self.nap {
+            if nap.as_mut().poll(context).is_pending() {
+                return Ok(Turned::Wait);
+            }
+            self.nap = None;
+        }
+        let now = self.now();
+        let pass = match self.plan.endpoint.admit(now, context.waker()) {
+            Admit::Go(pass) => pass,
+            Admit::Full => {
+                self.turn = None;
+                return Ok(Turned::Wait);
+            }
+            Admit::Later(until) => {
+                self.turn = None;
+                self.leasing.let_go();
+                return Ok(self.nap_until(until, context));
+            }
+        };
+        if let Some(Err(until)) = self.plan.rate.as_mut().map(|rate| rate.take(now)) {
+            return Ok(self.nap_until(until, context));
+        }
+        let sent = self.send_with(pass, now, context);
+        if let (Ok(Turned::Wait) | Err(_), Some(rate)) = (&sent, &mut self.plan.rate) {
+            rate.give_back();
+        }
+        sent
+    }
+
+    /// Leases what the next request carries and sends it. Without anything to lease all that it
+    /// took for it is given back.
+    fn send_with(&mut self, pass: Pass, now: Moment, context: &mut Context<'_>) -> Result<Turned> {
+        let share = &self.plan.endpoint.share;
+        let Poll::Ready(slot) = share.poll_slot(&mut self.turn, now, context) else {
+            return Ok(Turned::Wait);
+        };
+        if !self.shared.memory.has_room(context.waker()) {
+            return Ok(Turned::Wait);
+        }
+        let consumer = match self.asking {
+            Some(consumer) => consumer,
+            None => match self.idle.pop() {
+                Some(consumer) => consumer,
+                None => self.subscription.open_push_consumer()?,
+            },
+        };
+        self.asking = Some(consumer);
+        if self.lingers(now, consumer, context)? {
+            return Ok(Turned::Wait);
+        }
+        let Poll::Ready(leases) = self.leasing.poll_lease(consumer, &self.plan.want(), context)
+        else {
+            return Ok(Turned::Wait);
+        };
+        let leases = leases?;
+        (self.asking, self.lingering, self.has_warned) = (None, None, false);
+        self.send(consumer, &leases, pass, slot);
+        Ok(Turned::On)
+    }
+
+    /// Whether the next request waits for more messages to carry.
+    fn lingers(
+        &mut self,
+        now: Moment,
+        consumer: ConsumerId,
+        context: &mut Context<'_>,
+    ) -> Result<bool> {
+        let Some(batch) = self.plan.settings.batch.filter(|batch| !batch.linger.is_zero()) else {
+            return Ok(false);
+        };
+        let enough = u64::from(batch.messages);
+        let available = self.subscription.wait_for(enough, consumer, context.waker())?;
+        if available == 0 || available >= enough {
+            return Ok(false);
+        }
+        let clock = &self.shared.runtime.clock;
+        let timer = self.lingering.get_or_insert_with(|| clock.sleep_until(now.plus(batch.linger)));
+        Ok(timer.as_mut().poll(context).is_pending())
+    }
+
+    fn send(&mut self, consumer: ConsumerId, leases: &[Lease], pass: Pass, slot: Slot) {
+        let request = match self.request(leases) {
+            Ok(request) => request,
+            Err(error) => {
+                self.refuse(leases, &error);
+                self.idle.push(consumer);
+                return;
+            }
+        };
+        let sent = leases.iter().map(|lease| Sent {
+            ack_id: lease.ack_id,
+            attempt: lease.attempt,
+            lane: self.plan.lane(lease),
+        });
+        let flight = Flight {
+            consumer,
+            leases: sent.collect(),
+            started: self.now(),
+            pass,
+            slot,
+            is_batch: self.plan.batch.is_some(),
+            _hold: self.shared.memory.hold(request.body.len()),
+        };
+        let key = self.next_flight;
+        self.next_flight += 1;
+        self.flights.insert(key, flight);
+        let shared = Arc::clone(&self.shared);
+        self.requests.push(Box::pin(async move { (key, shared.sender.send(request).await) }));
+    }
+
+    fn request(&self, leases: &[Lease]) -> Result<Request, Unsendable> {
+        let (plan, shared) = (&self.plan, &self.shared);
+        let (now, topic) = (shared.runtime.clock.wall(), self.subscription.topic().id());
+        let mut messages = Vec::new();
+        if plan.template.is_wrapped() {
+            for lease in leases {
+                messages.push(shared.built.get_or_build(topic, &lease.record)?);
+            }
+        }
+        let token = match plan.template.oidc() {
+            Some((email, audience)) => Some(shared.keys.token(email, audience, now)?),
+            None => None,
+        };
+        let parcel = Parcel { leases, messages: &messages, chain: self.chain(leases) };
+        Ok(plan.template.request(&parcel, now, token.as_ref(), plan.timeout)?)
+    }
+
+    /// Settles what cannot be sent. A message that cannot be read counts as failed; for want of a
+    /// token none is to blame.
+    fn refuse(&mut self, leases: &[Lease], error: &Unsendable) {
+        tracing::error!(subscription = %self.subscription.name(), %error, "cannot be sent");
+        let failure = Failure::of("unreadable");
+        let settlement = || match error {
+            Unsendable::Malformed(_) => Settlement::Fail(&failure),
+            Unsendable::NoToken(_) => Settlement::GiveBack,
+        };
+        let settled = leases.iter().map(|lease| (lease.ack_id, settlement()));
+        self.subscription.settle_pushed(settled);
+        self.nap = Some(self.shared.runtime.clock.sleep_until(self.now().plus(ERROR_NAP)));
+    }
+
+    /// Whether it signs tokens.
+    pub(super) fn needs_keys(&self) -> bool {
+        self.plan.template.oidc().is_some()
+    }
+
+    /// What lets the receiver check the order; `None` where there is none.
+    fn chain(&self, leases: &[Lease]) -> Option<Chain> {
+        let first = leases.first()?;
+        let lane = self.plan.rules.lane_key(&first.record)?;
+        // A request with messages of several lanes has no one before it.
+        if leases.len() > 1 && self.plan.rules.ordering != Ordering::Fifo {
+            return None;
+        }
+        let epoch = first.ack_id.epoch();
+        Some(Chain { previous: self.chains.last(lane), epoch: epoch.0 })
+    }
+
+    fn nap_until(&mut self, until: Moment, context: &mut Context<'_>) -> Turned {
+        let mut nap = self.shared.runtime.clock.sleep_until(until);
+        if nap.as_mut().poll(context).is_ready() {
+            return Turned::On;
+        }
+        self.nap = Some(nap);
+        Turned::Wait
+    }
+
+    fn now(&self) -> Moment {
+        self.shared.runtime.clock.now()
+    }
+}
+
+impl Drop for Pusher {
+    fn drop(&mut self) {
+        self.cut_off();
+        for consumer in self.idle.drain(..).chain(self.asking.take()) {
+            self.subscription.close_push_consumer(consumer);
+        }
+        self.plan.endpoint.wake_waiting();
+    }
+}

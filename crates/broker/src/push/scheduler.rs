@@ -1,0 +1,292 @@
+//! Who is pushed: a pusher for each subscription that has an endpoint, spread over a few tasks.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use domain::SubscriptionId;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::budget::Budget;
+use super::endpoint::Endpoints;
+use super::envelope::Built;
+use super::guard::Guard;
+use super::memory::Memory;
+use super::options::PushOptions;
+use super::plan::is_pushed;
+use super::pusher::Pusher;
+use super::sender::{Sender, SenderOptions};
+use super::token::Keys;
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use crate::spawn;
+use crate::subscription::Subscription;
+
+/// Bytes of the bodies of all requests in flight.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
+/// How long a connection is kept that nothing is sent on.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a pusher waits after a bug of ours broke it off.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// What all pushers share.
+pub(crate) struct Shared {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) options: PushOptions,
+    pub(super) version: &'static str,
+    pub(super) sender: Sender,
+    pub(super) endpoints: Arc<Endpoints>,
+    pub(super) built: Built,
+    pub(super) keys: Keys,
+    pub(super) memory: Arc<Memory>,
+    phase: AtomicU8,
+    given_back: AtomicUsize,
+}
+
+const SERVING: u8 = 0;
+const DRAINING: u8 = 1;
+const STOPPING: u8 = 2;
+
+impl Shared {
+    /// Nothing more is sent; what is in flight may end.
+    pub(super) fn is_draining(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= DRAINING
+    }
+
+    /// What is in flight is cut off.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.phase.load(Ordering::SeqCst) >= STOPPING
+    }
+
+    /// Counts messages whose requests were cut off.
+    pub(super) fn note_given_back(&self, messages: usize) {
+        self.given_back.fetch_add(messages, Ordering::SeqCst);
+    }
+}
+
+/// Starts and stops pushers.
+pub(crate) struct Scheduler {
+    shared: Arc<Shared>,
+    running: Arc<Running>,
+    workers: Vec<Worker>,
+}
+
+/// A task that drives pushers.
+struct Worker {
+    pushers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
+    task: JoinHandle<()>,
+}
+
+/// The pushers there are, and how to have each look again.
+#[derive(Default)]
+struct Running {
+    pushers: Mutex<HashMap<SubscriptionId, Arc<Notify>>>,
+    ended: Notify,
+}
+
+impl Scheduler {
+    /// Pushes nothing yet.
+    pub(crate) fn start(runtime: &Arc<Runtime>) -> Result<Self> {
+        let options = runtime.options.push.clone();
+        let sender = SenderOptions {
+            connect_timeout: options.connect_timeout,
+            connects_max: options.connects_max,
+            connects_per_host_max: options.connects_per_host_max,
+            idle_timeout: IDLE_TIMEOUT,
+            idle_max: options.in_flight_max,
+            guard: Guard {
+                private_networks: options.private_networks,
+                allow: options.allow.clone(),
+            },
+            ca_file: options.ca_file.clone(),
+        };
+        let sender = Sender::new(sender, Arc::clone(&runtime.clock))
+            .map_err(|error| Error::Push(error.to_string()))?;
+        let budget = Budget::new(options.in_flight_max);
+        let workers = (0..options.workers.max(1)).map(|_| Worker::start()).collect();
+        let shared = Shared {
+            runtime: Arc::clone(runtime),
+            version: env!("CARGO_PKG_VERSION"),
+            sender,
+            endpoints: Arc::new(Endpoints::new(budget)),
+            built: Built::default(),
+            keys: Keys::open(options.data_dir.as_deref())
+                .map_err(|error| Error::Push(error.to_string()))?,
+            memory: Memory::new(MEMORY_BYTES_MAX),
+            options,
+            phase: AtomicU8::new(SERVING),
+            given_back: AtomicUsize::new(0),
+        };
+        Ok(Self { shared: Arc::new(shared), running: Arc::default(), workers })
+    }
+
+    /// The public keys that tokens can be checked with, as a JSON Web Key Set.
+    pub(crate) async fn token_keys(&self) -> Result<String> {
+        let shared = Arc::clone(&self.shared);
+        let keys = tokio::task::spawn_blocking(move || shared.keys.jwks()).await;
+        let failed = |error: &dyn std::error::Error| Error::Push(error.to_string());
+        keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
+    }
+
+    /// The subscription is new, changed or gone: pushing starts, goes on or ends accordingly.
+    pub(crate) fn look_at(&self, subscription: &Arc<Subscription>) {
+        let id = subscription.id();
+        let mut pushers = self.running.pushers.lock();
+        if let Some(pusher) = pushers.get(&id) {
+            pusher.notify_one();
+            return;
+        }
+        if self.shared.is_draining() || !wants(subscription) {
+            return;
+        }
+        let changed = Arc::new(Notify::new());
+        pushers.insert(id, Arc::clone(&changed));
+        let pushing = Pushing {
+            shared: Arc::clone(&self.shared),
+            running: Arc::clone(&self.running),
+            subscription: Arc::clone(subscription),
+            changed,
+        };
+        // Ids grow by one, so this spreads them evenly.
+        let at = usize::try_from(id.0).unwrap_or_default() % self.workers.len().max(1);
+        if let Some(worker) = self.workers.get(at) {
+            // A worker ends only after all pushers have.
+            drop(worker.pushers.send(pushing.run().boxed()));
+        }
+    }
+
+    /// Sends nothing more, lets what is in flight end within `grace`, and cuts off the rest.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        self.enter(DRAINING);
+        let clock = &self.shared.runtime.clock;
+        tokio::select! {
+            () = self.running.end() => {}
+            () = clock.sleep_until(clock.now().plus(grace)) => {}
+        }
+        self.enter(STOPPING);
+        self.running.end().await;
+        let given_back = self.shared.given_back.load(Ordering::SeqCst);
+        if given_back > 0 {
+            tracing::info!(
+                messages = given_back,
+                "pushes cut off, to be sent again after the start"
+            );
+        }
+        self.shared.sender.close_idle();
+        self.workers.iter().for_each(|worker| worker.task.abort());
+    }
+
+    fn enter(&self, phase: u8) {
+        self.shared.phase.store(phase, Ordering::SeqCst);
+        self.running.pushers.lock().values().for_each(|pusher| pusher.notify_one());
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.workers.iter().for_each(|worker| worker.task.abort());
+    }
+}
+
+impl Worker {
+    fn start() -> Self {
+        let (pushers, coming) = mpsc::unbounded_channel();
+        Self { pushers, task: spawn::named("push worker", drive(coming)) }
+    }
+}
+
+/// Drives pushers as they come, for ever.
+async fn drive(mut coming: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
+    let mut pushers = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            pusher = coming.recv() => match pusher {
+                Some(pusher) => pushers.push(pusher),
+                None => return,
+            },
+            Some(()) = pushers.next(), if !pushers.is_empty() => {}
+        }
+    }
+}
+
+impl Running {
+    /// Resolves when there is no pusher left.
+    async fn end(&self) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if self.pushers.lock().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// One subscription's pushing, from its first pusher to its last.
+struct Pushing {
+    shared: Arc<Shared>,
+    running: Arc<Running>,
+    subscription: Arc<Subscription>,
+    changed: Arc<Notify>,
+}
+
+impl Pushing {
+    async fn run(self) {
+        loop {
+            let push = std::panic::AssertUnwindSafe(self.push()).catch_unwind();
+            if push.await.is_err() {
+                let clock = &self.shared.runtime.clock;
+                clock.sleep_until(clock.now().plus(RESTART_AFTER)).await;
+            }
+            // Decided under the lock: whoever changes the settings now either is seen here or
+            // finds no pusher and starts one.
+            let mut pushers = self.running.pushers.lock();
+            if self.shared.is_draining() || !wants(&self.subscription) {
+                pushers.remove(&self.subscription.id());
+                self.running.ended.notify_waiters();
+                return;
+            }
+        }
+    }
+
+    /// Pushes until there is a reason to stop.
+    async fn push(&self) {
+        let shared = Arc::clone(&self.shared);
+        let Some(mut pusher) = Pusher::new(shared, Arc::clone(&self.subscription)) else { return };
+        while pusher.look_again() {
+            if pusher.needs_keys() {
+                self.prepare_keys().await;
+            }
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                () = poll_fn(|context| pusher.poll(context)) => return,
+            }
+        }
+    }
+}
+
+impl Pushing {
+    /// Makes the key pair of tokens where there is none yet, which takes long.
+    async fn prepare_keys(&self) {
+        let shared = Arc::clone(&self.shared);
+        if !shared.keys.is_ready() {
+            // Whoever wants a token meets the error again.
+            drop(tokio::task::spawn_blocking(move || shared.keys.prepare()).await);
+        }
+    }
+}
+
+/// Whether messages of the subscription are to be pushed.
+fn wants(subscription: &Subscription) -> bool {
+    !subscription.is_deleted() && is_pushed(&subscription.settings())
+}

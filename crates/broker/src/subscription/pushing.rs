@@ -1,0 +1,94 @@
+//! What a pusher does with its subscription.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use domain::delivery::{AckId, ConsumerId, Effects, Failure, Flow};
+use storage::Urgency;
+
+use super::Subscription;
+use crate::error::Result;
+
+/// What becomes of a lease that was pushed.
+pub(crate) enum Settlement<'failure> {
+    /// The endpoint took it.
+    Ack,
+    /// It did not.
+    Fail(&'failure Failure),
+    /// It counts as never sent.
+    GiveBack,
+}
+
+impl Subscription {
+    /// Adds a consumer that stands for one request at a time: a lane that one request holds
+    /// something of is closed to all others. Unlike a stream it is no use of the subscription.
+    pub(crate) fn open_push_consumer(&self) -> Result<ConsumerId> {
+        self.runtime.check_serving()?;
+        let mut state = self.lock_attached()?;
+        Ok(state.delivery.open_consumer(Flow::default()))
+    }
+
+    /// Removes such a consumer, which holds nothing any more.
+    pub(crate) fn close_push_consumer(&self, consumer: ConsumerId) {
+        let mut state = self.state.lock();
+        state.delivery.close_consumer(consumer);
+        state.waiters.remove(consumer);
+        state.waiters.wake_one();
+        state.pass_disk_on();
+    }
+
+    /// Settles leases, in order. Goes on while the server stops, until the log is closed; one
+    /// that is deleted has nothing to settle.
+    pub(crate) fn settle_pushed<'failure>(
+        self: &Arc<Self>,
+        settled: impl IntoIterator<Item = (AckId, Settlement<'failure>)>,
+    ) {
+        let now = self.runtime.now();
+        let end = self.runtime.log.end(self.topic.id());
+        let mut effects = Effects::default();
+        let mut is_used = false;
+        let Ok(mut state) = self.lock_living() else { return };
+        for (id, settlement) in settled {
+            match settlement {
+                Settlement::Ack => {
+                    is_used = true;
+                    state.delivery.ack(now.moment, &id, end, &mut effects);
+                }
+                Settlement::Fail(failure) => {
+                    state.delivery.nack(now, &id, failure, &mut effects);
+                }
+                Settlement::GiveBack => {
+                    state.delivery.give_back(now, &id, &mut effects);
+                }
+            }
+        }
+        drop(self.finish(&mut state, effects, Urgency::Ride));
+        drop(state);
+        if is_used {
+            self.touch(now.wall);
+        }
+    }
+
+    /// How many records could be leased now; fewer than `enough` and `consumer` stands in line
+    /// for more.
+    pub(crate) fn wait_for(
+        self: &Arc<Self>,
+        enough: u64,
+        consumer: ConsumerId,
+        waker: &Waker,
+    ) -> Result<u64> {
+        let mut state = self.lock_attached()?;
+        let end = self.runtime.log.end(self.topic.id());
+        let available = state.delivery.available(end);
+        if available < enough {
+            state.waiters.wait_for_records(consumer, waker);
+            self.become_hungry(&mut state);
+        }
+        Ok(available)
+    }
+
+    /// Whether it is deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.state.lock().is_deleted
+    }
+}

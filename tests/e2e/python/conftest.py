@@ -4,6 +4,8 @@ import pytest
 
 from clients import Clients, numbers
 from program import Server
+from push import Pushing
+from receiver import Receiver
 from rest import Rest
 
 
@@ -65,3 +67,26 @@ def rest(server):
 @pytest.fixture
 def project():
     return f"projects/e2e-{next(numbers)}"
+
+
+@pytest.fixture
+def receiver():
+    """An HTTP receiver for one test."""
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def push(server, receiver):
+    """Push subscriptions of the module's server that end at the test's receiver."""
+    push = Pushing(server, receiver)
+    yield push
+    push.close()
+
+
+@pytest.fixture
+def own_push(own_server, receiver):
+    """Push subscriptions of the test's own server that end at the test's receiver."""
+    push = Pushing(own_server, receiver)
+    yield push
+    push.close()

@@ -7,10 +7,8 @@ from google.protobuf import field_mask_pb2
 from statuses import refused
 
 FIELDS = {
-    "push": {"push_config": {"push_endpoint": "http://127.0.0.1:9/push"}},
     "bigquery": {"bigquery_config": {"table": "p.d.t"}},
     "cloud storage": {"cloud_storage_config": {"bucket": "bucket"}},
-    "push timeout": {"labels": {"postrider-timeout-seconds": "30"}},
 }
 
 
@@ -20,11 +18,6 @@ def test_a_subscription_setting_that_is_not_built_is_refused(clients, what):
     with refused("UNIMPLEMENTED"):
         clients.subscription(topic, **FIELDS[what])
     assert list(clients.publisher.list_topic_subscriptions(request={"topic": topic})) == []
-
-
-def test_an_empty_push_config_means_pull(clients):
-    topic = clients.topic()
-    clients.subscription(topic, push_config={})
 
 
 @pytest.mark.parametrize(
@@ -50,9 +43,9 @@ def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
             request={
                 "subscription": {
                     "name": name,
-                    "push_config": {"push_endpoint": "http://127.0.0.1:9/push"},
+                    "bigquery_config": {"table": "p.d.t"},
                 },
-                "update_mask": field_mask_pb2.FieldMask(paths=["push_config"]),
+                "update_mask": field_mask_pb2.FieldMask(paths=["bigquery_config"]),
             }
         )
 

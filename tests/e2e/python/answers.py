@@ -1,4 +1,4 @@
-"""What a receiver may answer besides a plain status, much of it wrong: late, half, never, endless."""
+"""What a receiver may answer besides a plain status: late, half, never, endless, garbage."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What the tests of push ask a server for: push subscriptions, attempts, lanes, an empty backlog."""
+"""What the tests of push ask a server for: push subscriptions, attempts, lanes."""
 
 import datetime
 
@@ -41,22 +41,22 @@ class Pushing:
 
     # Subscriptions.
 
-    def create(self, topic, path="/push", push=None, **fields):
+    def create(self, topic, path="/push", config=None, **fields):
         """The REST answer to a new push subscription."""
         name = self.clients.subscription_name()
-        config = {"pushEndpoint": self.receiver.url(path), **(push or {})}
+        config = {"pushEndpoint": self.receiver.url(path), **(config or {})}
         made = self.rest.subscription(name, topic, pushConfig=config, **fields)
         self.made.append(name)
         return made
 
-    def subscribe(self, topic, path="/push", push=None, **fields):
+    def subscribe(self, topic, path="/push", config=None, **fields):
         """The name of a new push subscription."""
-        return self.create(topic, path, push, **fields)["name"]
+        return self.create(topic, path, config, **fields)["name"]
 
-    def pair(self, path="/push", push=None, **fields):
+    def pair(self, path="/push", config=None, **fields):
         """A new topic with one push subscription."""
         topic = self.clients.topic()
-        return topic, self.subscribe(topic, path, push, **fields)
+        return topic, self.subscribe(topic, path, config, **fields)
 
     def refusal(self, topic, **fields):
         """The REST answer to a subscription that must not be made."""
@@ -94,7 +94,12 @@ class Pushing:
 
     def wait_attempts(self, name, count, query=""):
         """The attempts, newest first, as soon as there are that many."""
-        return until(lambda: (found := self.attempts(name, query)) and len(found) >= count and found)
+
+        def enough():
+            found = self.attempts(name, query)
+            return found if len(found) >= count else None
+
+        return until(enough)
 
     def lanes(self, name, query="?state=blocked"):
         return self.rest.ok("GET", f"/v1/{name}/lanes{query}")["lanes"]

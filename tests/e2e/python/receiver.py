@@ -13,6 +13,7 @@ import time
 
 WAIT_SECONDS = 30
 HEAD_BYTES_MAX = 1024 * 1024
+TLS_FIRST_BYTE = b"\x16"
 
 
 class Request:
@@ -232,10 +233,14 @@ class Receiver:
         finally:
             with self.changed:
                 self.connections.discard(raw)
+                self.changed.notify_all()
             connection.close()
 
     def exchange(self, connection, reader):
         """One request and its answer; whether the connection may go on."""
+        if reader.peek(1)[:1] == TLS_FIRST_BYTE:
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            return False
         request = read_request(reader)
         if request is None:
             return False

@@ -187,7 +187,7 @@ def test_what_was_set_is_shown_and_survives_a_crash(own_push):
     topic = push.clients.topic()
     made = push.create(
         topic,
-        push={"attributes": {"x-goog-version": "v1"}, "timeoutSeconds": 7},
+        config={"attributes": {"x-goog-version": "v1"}, "timeoutSeconds": 7},
         retryPolicy=retry(1, 60),
         postrider={
             "headers": {"X-Team": "blue"},
@@ -212,7 +212,7 @@ def test_what_was_set_is_shown_and_survives_a_crash(own_push):
 
 def test_a_change_over_grpc_keeps_what_grpc_cannot_say(push):
     topic, name = push.pair(
-        push={"timeoutSeconds": 7},
+        config={"timeoutSeconds": 7},
         postrider={"headers": {"X-Team": "blue"}, "backoff": ["1s"], "rateLimit": 90},
     )
     before = push.shown(name)
@@ -246,8 +246,8 @@ def hung_for(push, name, seconds):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"push": {"timeoutSeconds": 1}},
-        {"push": {"timeout_seconds": 1}},
+        {"config": {"timeoutSeconds": 1}},
+        {"config": {"timeout_seconds": 1}},
         {"labels": {"postrider-timeout-seconds": "1"}},
     ],
     ids=str,
@@ -277,9 +277,30 @@ def test_the_timeout_may_be_given_over_grpc_as_a_label(push):
     hung_for(push, name, 1)
 
 
+def test_the_configured_timeout_counts_unless_the_subscription_has_its_own(tmp_path, receiver):
+    server = Server(tmp_path, config="[push]\ntimeout_seconds = 1\n").start()
+    push = Pushing(server, receiver)
+    try:
+        topic = push.clients.topic()
+        for path in ("/configured", "/deadline", "/own"):
+            receiver.on(path, after(2))
+        configured = push.subscribe(topic, "/configured", retryPolicy=retry(60))
+        # An ack deadline that was given is the time an endpoint has.
+        deadline = push.subscribe(topic, "/deadline", ackDeadlineSeconds=10)
+        own = push.subscribe(topic, "/own", {"timeoutSeconds": 5}, ackDeadlineSeconds=10)
+        push.publish(topic, b"x")
+        hung_for(push, configured, 1)
+        for name in (deadline, own):
+            (attempt,) = push.wait_attempts(name, 1)
+            assert attempt["class"] == "ok"
+    finally:
+        push.close()
+        server.stop()
+
+
 def test_an_answer_within_the_timeout_counts_however_late(push):
     push.receiver.on("/push", after(1.5))
-    topic, name = push.pair(push={"timeoutSeconds": 4})
+    topic, name = push.pair(config={"timeoutSeconds": 4})
     push.publish(topic, b"x")
     (attempt,) = push.wait_attempts(name, 1)
     assert attempt["class"] == "ok"

@@ -159,7 +159,7 @@ def test_dead_lettered_attempts_are_all_there(push):
 
 def test_a_request_under_way_is_no_attempt_yet(push):
     push.receiver.on("/push", never)
-    topic, name = push.pair(push={"timeoutSeconds": 60})
+    topic, name = push.pair(config={"timeoutSeconds": 60})
     push.publish(topic, b"x")
     push.receiver.wait(1)
     assert push.attempts(name) == []

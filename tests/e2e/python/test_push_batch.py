@@ -18,7 +18,7 @@ def numbers(start, end):
 
 
 def acked(count):
-    return status(200, body=json.dumps({"acked": count}), headers={"Content-Type": "application/json"})
+    return status(200, json.dumps({"acked": count}), {"Content-Type": "application/json"})
 
 
 def held_pair(push, count, **fields):
@@ -109,8 +109,19 @@ def test_an_answer_may_ack_a_prefix(push):
     assert came[1].batch[0] == b"4", "from the first that was not acked"
     assert came[1].headers["postrider-previous-sequence"] == ids[3]
     push.receiver.wait_until(lambda: push.receiver.at()[-1].batch[-1] == b"9")
-    flat = [one for request in push.receiver.at()[1:] for one in request.batch]
-    assert sorted(set(flat)) == numbers(4, 10)
+    assert flat(push.receiver.at()[1:]) == numbers(4, 10)
+
+
+def test_an_answer_may_ack_nothing(push):
+    name, ids = held_pair(push, 3)
+    push.receiver.on("/push", acked(0), 200)
+    go(push, name)
+    push.receiver.wait_until(lambda: flat(push.receiver.at()[1:]) == numbers(0, 3))
+
+
+def flat(requests):
+    """All messages of these requests, in order."""
+    return [one for request in requests for one in request.batch]
 
 
 def test_an_answer_that_acks_more_than_it_got_acks_what_it_got(push):
@@ -156,8 +167,7 @@ def test_only_the_poisonous_message_spends_attempts(push):
     alone = [one for one in push.receiver.at() if one.batch == [b"3"]]
     assert len(alone) <= 5
     good = [one.batch for one in push.receiver.at() if b"3" not in one.batch]
-    flat = [one for batch in good for one in batch]
-    assert flat == [one for one in numbers(0, 10) if one != b"3"], "in order, each once"
+    assert sum(good, []) == [one for one in numbers(0, 10) if one != b"3"], "in order, each once"
     assert overlap_max(push.receiver.at()) == 1
     # Those before and behind it succeeded at their first attempt.
     for one in push.receiver.at():
@@ -212,8 +222,7 @@ def test_batches_without_order(push):
     push.receiver.wait(2)
     gate.open()
     push.receiver.wait_until(lambda: sum(len(one.json) for one in push.receiver.at()) >= 40)
-    flat = [one for request in push.receiver.at() for one in request.batch]
-    assert sorted(flat) == sorted(numbers(0, 40))
+    assert sorted(flat(push.receiver.at())) == sorted(numbers(0, 40))
     assert all(len(one.json) <= 10 for one in push.receiver.at())
 
 

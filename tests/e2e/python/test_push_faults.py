@@ -103,7 +103,7 @@ def world(tmp_path):
                 moody = Moody(f"/{kind}")
                 receiver.on(moody.path, moody)
                 config = {"pushEndpoint": receiver.url(moody.path), "timeoutSeconds": 1}
-                name = push.subscribe(topic, push=config, **fields)
+                name = push.subscribe(topic, config=config, **fields)
                 endpoints[name] = (kind, moody)
         yield push, topic, endpoints, (one, two)
         push.close()

@@ -42,7 +42,7 @@ def guarded(tmp_path_factory):
 def attempt_to(push, endpoint):
     """The one attempt to push a message there."""
     topic = push.clients.topic()
-    name = push.subscribe(topic, push={"pushEndpoint": endpoint}, retryPolicy=retry(600))
+    name = push.subscribe(topic, config={"pushEndpoint": endpoint}, retryPolicy=retry(600))
     push.publish(topic, b"x")
     return push.wait_attempts(name, 1)[-1]
 
@@ -63,7 +63,10 @@ def test_an_address_in_disguise_is_not_reached(guarded, endpoint):
     assert guarded.receiver.connected == 0
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "172.16.0.1", "192.168.1.1", "[fe80::1]", "[fc00::1]"])
+PRIVATE = ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "[fe80::1]", "[fc00::1]"]
+
+
+@pytest.mark.parametrize("host", PRIVATE)
 def test_private_networks_are_refused(guarded, host):
     assert attempt_to(guarded, f"http://{host}/push")["class"] == "blocked"
 
@@ -129,6 +132,30 @@ def test_a_server_that_is_not_loopback_only_refuses_by_itself(tmp_path):
         finally:
             push.close()
             server.stop()
+
+
+EVERY_SETTING = """
+[push]
+workers = 3
+timeout_seconds = 20
+in_flight_max = 500
+success = "2xx"
+retry_default = "google"
+attempt_log_bytes_max = "16MiB"
+private_networks = "allow"
+allow = ["10.0.0.0/8", "fd00::/8", "127.0.0.1"]
+ca_file = ""
+connect_timeout = "2s"
+connects_max = 64
+connects_per_host_max = 4
+"""
+
+
+def test_every_setting_is_known(tmp_path):
+    with pushing(tmp_path, EVERY_SETTING) as push:
+        topic, name = push.pair()
+        push.publish(topic, *[b"%d" % n for n in range(50)])
+        push.receiver.wait(50)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Order on push: the four FIFO tests of their source by name, lanes by key, what proves the order."""
+"""Order on push: the four FIFO tests of their source by name, lanes by key, order headers."""
 
 import pytest
 

@@ -28,7 +28,11 @@ def test_the_wrapped_envelope_is_googles(push):
     watch = Stopwatch()
     id, name, request = one_request(
         push,
-        {"data": EVERY_BYTE, "attributes": {"kind": "order", "ünï": "cödé ✓"}, "ordering_key": "k"},
+        {
+            "data": EVERY_BYTE,
+            "attributes": {"kind": "order", "ünï": "cödé ✓"},
+            "ordering_key": "k",
+        },
         enableMessageOrdering=True,
     )
     body = request.json
@@ -80,7 +84,7 @@ def test_the_delivery_attempt_is_there_with_a_dead_letter_policy(push):
 
 
 def test_a_wrapper_that_is_asked_for_by_name(push):
-    id, _, request = one_request(push, {"data": b"x"}, push={"pubsubWrapper": {}})
+    id, _, request = one_request(push, {"data": b"x"}, config={"pubsubWrapper": {}})
     assert request.id == id
 
 
@@ -105,7 +109,7 @@ def test_path_and_query_are_kept(push):
 def test_credentials_of_the_endpoint_become_basic_authorization(push):
     topic = push.clients.topic()
     endpoint = push.receiver.url().replace("http://", "http://ann:s%3Acret@")
-    push.subscribe(topic, push={"pushEndpoint": endpoint})
+    push.subscribe(topic, config={"pushEndpoint": endpoint})
     push.publish(topic, b"x")
     (request,) = push.receiver.wait(1)
     wanted = base64.b64encode(b"ann:s:cret").decode()
@@ -119,7 +123,7 @@ def test_the_body_is_the_data_when_unwrapped(push):
     _, _, request = one_request(
         push,
         {"data": EVERY_BYTE, "attributes": {"kind": "order"}},
-        push={"noWrapper": {}},
+        config={"noWrapper": {}},
     )
     assert request.body == EVERY_BYTE
     assert request.headers["content-type"] == "application/octet-stream"
@@ -128,7 +132,7 @@ def test_the_body_is_the_data_when_unwrapped(push):
 
 
 def test_a_message_without_data_is_an_empty_body_when_unwrapped(push):
-    _, _, request = one_request(push, {"attributes": {"a": "b"}}, push={"noWrapper": {}})
+    _, _, request = one_request(push, {"attributes": {"a": "b"}}, config={"noWrapper": {}})
     assert request.body == b""
 
 
@@ -155,7 +159,7 @@ def test_metadata_is_written_as_headers_when_asked_for(push):
             },
             "ordering_key": "k",
         },
-        push={"noWrapper": {"writeMetadata": True}},
+        config={"noWrapper": {"writeMetadata": True}},
         enableMessageOrdering=True,
         deadLetterPolicy=dead_letter(dead),
         retryPolicy=retry(1),
@@ -211,7 +215,7 @@ def test_an_own_content_type_wins(push):
     _, _, request = one_request(
         push,
         {"data": b"{}"},
-        push={"noWrapper": {}},
+        config={"noWrapper": {}},
         postrider={"headers": {"Content-Type": "application/cloudevents+json"}},
     )
     assert request.headers["content-type"] == "application/cloudevents+json"
@@ -220,7 +224,7 @@ def test_an_own_content_type_wins(push):
 def test_subscriptions_share_a_message_and_not_each_others_settings(push):
     topic = push.clients.topic()
     one = push.subscribe(topic, "/one", postrider={"headers": {"X-Team": "blue"}})
-    two = push.subscribe(topic, "/two", push={"noWrapper": {}})
+    two = push.subscribe(topic, "/two", config={"noWrapper": {}})
     three = push.subscribe(topic, "/three")
     push.publish(topic, b"x")
     assert push.receiver.wait(1, "/one")[0].json["subscription"] == one

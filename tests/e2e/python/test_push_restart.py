@@ -81,7 +81,7 @@ def test_what_was_in_flight_at_a_kill_comes_again_without_having_failed(own_push
     push.receiver.on("/push", never)
     dead = push.clients.topic()
     topic, name = push.pair(
-        push={"timeoutSeconds": 60}, deadLetterPolicy=dead_letter(dead), retryPolicy=retry(1)
+        config={"timeoutSeconds": 60}, deadLetterPolicy=dead_letter(dead), retryPolicy=retry(1)
     )
     push.publish(topic, b"1", b"2", b"3")
     push.receiver.wait(3)

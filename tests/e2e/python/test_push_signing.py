@@ -75,7 +75,7 @@ def test_a_secret_of_ones_own(push):
 @pytest.mark.parametrize("push_config", [{"noWrapper": {}}, {"pubsubWrapper": {}}], ids=str)
 def test_the_body_as_it_is_sent_is_signed(push, push_config):
     topic = push.clients.topic()
-    made = push.create(topic, push=push_config, postrider={"signing": {}})
+    made = push.create(topic, config=push_config, postrider={"signing": {}})
     push.publish(topic, bytes(range(256)))
     assert_signed(push.receiver.wait(1)[0], made["postrider"]["signing"]["secret"])
 

@@ -33,7 +33,7 @@ def test_from_pull_to_push_the_backlog_is_pushed(push):
 
 def test_from_push_to_pull_the_rest_is_pulled(push):
     push.receiver.on("/push", 200, 200, 200, never)
-    topic, name = push.pair(push={"timeoutSeconds": 60}, postrider={"fifo": True})
+    topic, name = push.pair(config={"timeoutSeconds": 60}, postrider={"fifo": True})
     push.publish(topic, *numbers(0, 10))
     push.receiver.wait(4)
     push.modify(name)
@@ -95,7 +95,7 @@ def test_an_ack_id_from_before_the_switch_still_counts(push):
 
 def test_switching_away_ends_the_request_in_flight(push):
     push.receiver.on("/push", never)
-    topic, name = push.pair(push={"timeoutSeconds": 300})
+    topic, name = push.pair(config={"timeoutSeconds": 300})
     push.publish(topic, b"x")
     (request,) = push.receiver.wait(1)
     push.modify(name)
@@ -105,7 +105,7 @@ def test_switching_away_ends_the_request_in_flight(push):
 
 def test_a_new_endpoint_gets_everything_from_then_on(push):
     push.receiver.on("/old", never)
-    topic, name = push.pair("/old", push={"timeoutSeconds": 300}, postrider={"fifo": True})
+    topic, name = push.pair("/old", config={"timeoutSeconds": 300}, postrider={"fifo": True})
     push.publish(topic, b"1", b"2")
     (request,) = push.receiver.wait(1, "/old")
     push.clients.update(
@@ -121,7 +121,7 @@ def test_a_new_endpoint_gets_everything_from_then_on(push):
 
 def test_deletion_stops_its_requests_at_once(push):
     push.receiver.on("/gone", never)
-    topic, name = push.pair("/gone", push={"timeoutSeconds": 300})
+    topic, name = push.pair("/gone", config={"timeoutSeconds": 300})
     other = push.subscribe(topic, "/stays")
     push.publish(topic, b"1")
     (request,) = push.receiver.wait(1, "/gone")

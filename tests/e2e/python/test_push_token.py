@@ -50,7 +50,7 @@ def claims(push, request):
 
 
 def test_a_token_has_googles_claims_and_a_signature_that_holds(push):
-    topic, name = push.pair(push={"oidcToken": TOKEN})
+    topic, name = push.pair(config={"oidcToken": TOKEN})
     before = time.time()
     push.publish(topic, b"x")
     told = claims(push, push.receiver.wait(1)[0])
@@ -65,7 +65,7 @@ def test_a_token_has_googles_claims_and_a_signature_that_holds(push):
 
 
 def test_the_audience_is_the_endpoint_unless_given(push):
-    topic, name = push.pair(push={"oidcToken": {"serviceAccountEmail": EMAIL}})
+    topic, name = push.pair(config={"oidcToken": {"serviceAccountEmail": EMAIL}})
     push.publish(topic, b"x")
     assert claims(push, push.receiver.wait(1)[0])["aud"] == push.receiver.url()
 
@@ -88,8 +88,8 @@ def test_a_token_is_set_with_the_official_client(push):
 
 def test_a_token_is_used_again_and_each_audience_has_its_own(push):
     topic = push.clients.topic()
-    push.subscribe(topic, "/one", push={"oidcToken": {**TOKEN, "audience": "one"}})
-    push.subscribe(topic, "/two", push={"oidcToken": {**TOKEN, "audience": "two"}})
+    push.subscribe(topic, "/one", config={"oidcToken": {**TOKEN, "audience": "one"}})
+    push.subscribe(topic, "/two", config={"oidcToken": {**TOKEN, "audience": "two"}})
     push.publish(topic, *[b"x"] * 5)
     one, two = push.receiver.wait(5, "/one"), push.receiver.wait(5, "/two")
     assert len({request.headers["authorization"] for request in one}) == 1
@@ -106,7 +106,7 @@ def test_the_discovery_document_leads_to_the_keys(push):
 @pytest.mark.parametrize("how", ["term", "kill"])
 def test_the_key_is_kept_over_restarts(own_push, how):
     push = own_push
-    topic, name = push.pair(push={"oidcToken": TOKEN})
+    topic, name = push.pair(config={"oidcToken": TOKEN})
     push.publish(topic, b"1")
     (first,) = push.receiver.wait(1)
     known = set(keys(push))
@@ -120,7 +120,7 @@ def test_the_key_is_kept_over_restarts(own_push, how):
 
 def test_the_private_key_is_only_for_its_owner(own_push):
     push = own_push
-    topic, name = push.pair(push={"oidcToken": TOKEN})
+    topic, name = push.pair(config={"oidcToken": TOKEN})
     push.publish(topic, b"1")
     push.receiver.wait(1)
     secret = [

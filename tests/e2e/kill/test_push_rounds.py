@@ -5,7 +5,7 @@ import random
 
 from push_rounds import PushRounds
 
-ROUNDS = 16
+ROUNDS = 24
 
 
 def test_killed_again_and_again_push_loses_nothing_and_keeps_the_order(tmp_path):

@@ -75,7 +75,7 @@ def test_the_delivery_attempt_is_there_with_a_dead_letter_policy(push):
     push.receiver.on("/push", 500, 500, 200)
     topic = push.clients.topic()
     dead = push.clients.topic()
-    name = push.subscribe(topic, deadLetterPolicy=dead_letter(dead), retryPolicy=retry(0.1))
+    push.subscribe(topic, deadLetterPolicy=dead_letter(dead), retryPolicy=retry(0.1))
     push.publish(topic, b"x")
     came = push.receiver.wait(3)
     assert [one.json["deliveryAttempt"] for one in came] == [1, 2, 3]

@@ -151,9 +151,11 @@ class Receiver:
 
     def unplug(self):
         """Refuses connections and ends the open ones, until it listens again."""
-        # A close alone does not wake a thread that is waiting in accept.
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        if self.listener is not None:
+            # A close alone does not wake a thread that is waiting in accept.
+            self.listener.shutdown(socket.SHUT_RDWR)
+            self.listener.close()
+            self.listener = None
         with self.changed:
             connections = list(self.connections)
         for connection in connections:

@@ -125,6 +125,7 @@ def test_an_exhausted_message_is_dead_lettered_once_over_a_crash(own_push):
     assert data(received) == [b"bad"]
     assert received[0].message.attributes["attempts"] == "5"
     push.clients.ack(letters, received)
+    settle(push)
     push.restart("kill")
     assert push.pull_from_now_on(name) == []
     assert push.clients.pull_now(letters) == []

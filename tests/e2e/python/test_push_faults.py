@@ -96,20 +96,25 @@ def world(tmp_path):
     server = Server(tmp_path, config=CONFIG).start()
     with Receiver() as one, Receiver() as two:
         push = Pushing(server, one)
-        topic = push.clients.topic()
-        endpoints = {}
-        for receiver in (one, two):
-            for kind, fields in KINDS.items():
-                moody = Moody(f"/{kind}")
-                receiver.on(moody.path, moody)
-                config = {"pushEndpoint": receiver.url(moody.path), "timeoutSeconds": 1}
-                name = push.subscribe(topic, config=config, **fields)
-                endpoints[name] = (kind, moody)
-        yield push, topic, endpoints, (one, two)
-        push.close()
-    alive = server.alive()
-    server.stop()
-    assert alive and "panicked" not in server.log.read_text(errors="replace"), server.tail()
+        try:
+            topic = push.clients.topic()
+            endpoints = dict(
+                endpoint(push, receiver, topic, kind) for receiver in (one, two) for kind in KINDS
+            )
+            yield push, topic, endpoints, (one, two)
+            assert server.alive(), server.tail()
+        finally:
+            push.close()
+            server.stop()
+    assert "panicked" not in server.log.read_text(errors="replace"), server.tail()
+
+
+def endpoint(push, receiver, topic, kind):
+    """A subscription of this kind, and the endpoint it pushes to."""
+    moody = Moody(f"/{kind}")
+    receiver.on(moody.path, moody)
+    config = {"pushEndpoint": receiver.url(moody.path), "timeoutSeconds": 1}
+    return push.subscribe(topic, config=config, **KINDS[kind]), (kind, moody)
 
 
 def change_moods(source, endpoints):

@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import shutil
+import socket
 import sys
 import threading
 import time
@@ -137,9 +138,7 @@ class PushRounds:
         api.close()
         for thread in publishers:
             thread.join(timeout=60)
-        self.receiver.wait_until(
-            lambda: not self.receiver.connections, what="the end of the connections of this life"
-        )
+        self.await_the_end()
         self.receiver.requests.clear()
         for breakdown in self.breakdowns:
             self.checker.fault(f"L1 {breakdown}")
@@ -153,9 +152,19 @@ class PushRounds:
             self.pause(self.random.uniform(0, 0.05))
             self.checker.killed()
             self.server.kill()
-            self.receiver.wait_until(lambda: not self.receiver.connections)
+            self.await_the_end()
         self.checker.started()
         self.server.start()
+
+    def await_the_end(self):
+        """Waits until all that the dead server has sent is dealt with."""
+        # What it connected last may not be accepted yet. Connections are accepted in order.
+        with socket.create_connection(("127.0.0.1", self.receiver.port), timeout=60) as last:
+            last.sendall(b"POST /last HTTP/1.1\r\nHost: receiver\r\nContent-Length: 0\r\n\r\n")
+            assert last.recv(12) == b"HTTP/1.1 200"
+        self.receiver.wait_until(
+            lambda: not self.receiver.connections, what="the end of the connections of this life"
+        )
 
     def pause(self, seconds):
         time.sleep(seconds)

@@ -215,12 +215,13 @@ class Receiver:
                 connection, _ = listener.accept()
             except OSError:
                 return
+            # Here, and not in its thread: whoever came first is counted first.
+            with self.changed:
+                self.connections.add(connection)
+                self.connected += 1
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
-        with self.changed:
-            self.connections.add(connection)
-            self.connected += 1
         raw = connection
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

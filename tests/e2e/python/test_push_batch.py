@@ -77,7 +77,7 @@ def test_a_batch_is_bounded_in_bytes(push):
 
 
 def test_a_message_larger_than_the_bound_goes_alone(push):
-    settings = {"fifo": True, "paused": True, "batch": {"messages": 100, "bytes": 1000}}
+    settings = {"fifo": True, "paused": True, "batch": {"messages": 100, "bytes": 1024}}
     topic, name = push.pair(postrider=settings)
     push.publish(topic, b"small", b"x" * 5000, b"small")
     go(push, name)

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::lean::{Deframer, PREFIX};
+use crate::rest::Rest;
 
 /// Room for responses on one stream and on one connection, so that the load never holds a server
 /// back while it works on what it has received.
@@ -60,6 +61,11 @@ impl Channel {
             .build()?;
         let sender = self.connections[index % self.connections.len()].clone();
         Ok(Caller { sender, uri })
+    }
+
+    /// A caller of the REST API, on the first connection.
+    pub(crate) fn rest(&self) -> Rest {
+        Rest::new(self.connections[0].clone(), self.authority.clone())
     }
 
     /// One call outside the measured load.

@@ -13,7 +13,9 @@ mod plan;
 mod process;
 mod program;
 mod raw_log;
+mod receiver;
 mod report;
+mod rest;
 mod rows;
 mod target;
 

@@ -78,7 +78,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    fn messages(self) -> u64 {
+    /// Messages sent in all.
+    pub(crate) fn messages(self) -> u64 {
         self.warm_up + self.measured
     }
 }
@@ -114,32 +115,69 @@ pub(crate) async fn append_at_rate(log: &RawLog, bytes: Bytes, pace: Pace) -> Re
     Ok(AtRate { stored, received: Latencies::new()? })
 }
 
-async fn send_at_rate<F>(pace: Pace, mut call: impl FnMut(Scheduled) -> F) -> Result<Latencies>
+/// When a message was due to be sent, and when its call was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) due: Instant,
+    pub(crate) answered: Instant,
+}
+
+/// Makes calls at a fixed rate, each with the number of its message. Returns the moments of all,
+/// those of the warm-up first.
+pub(crate) async fn call_at_rate<F>(pace: Pace, mut call: impl FnMut(u64) -> F) -> Result<Vec<Sent>>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut sent = vec![None; usize::try_from(pace.messages())?];
+    let answered = |scheduled: Scheduled| {
+        let Scheduled { index, due } = scheduled;
+        let place = usize::try_from(index).ok().and_then(|index| sent.get_mut(index));
+        if let Some(place) = place {
+            *place = Some(Sent { due, answered: clock::now() });
+        }
+    };
+    send_scheduled(pace, |scheduled| call(scheduled.index), answered).await?;
+    sent.into_iter().collect::<Option<_>>().context("a message was not sent")
+}
+
+async fn send_at_rate<F>(pace: Pace, call: impl FnMut(Scheduled) -> F) -> Result<Latencies>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut latencies = Latencies::new()?;
+    let answered = |scheduled: Scheduled| {
+        if scheduled.index >= pace.warm_up {
+            latencies.add(scheduled.due.elapsed());
+        }
+    };
+    send_scheduled(pace, call, answered).await?;
+    Ok(latencies)
+}
+
+async fn send_scheduled<F>(
+    pace: Pace,
+    mut call: impl FnMut(Scheduled) -> F,
+    mut answered: impl FnMut(Scheduled),
+) -> Result<()>
 where
     F: Future<Output = Result<()>>,
 {
     let mut schedule = at_rate(pace.per_second, pace.messages())?;
-    let mut latencies = Latencies::new()?;
     let mut calls = FuturesUnordered::new();
     let mut more = true;
     while more || !calls.is_empty() {
         tokio::select! {
             scheduled = schedule.recv(), if more && calls.len() < CALLS_MAX => match scheduled {
                 Some(scheduled) => {
-                    let answered = call(scheduled);
-                    calls.push(async move { answered.await.map(|()| scheduled) });
+                    let answer = call(scheduled);
+                    calls.push(async move { answer.await.map(|()| scheduled) });
                 }
                 None => more = false,
             },
-            Some(answered) = calls.next() => {
-                let scheduled = answered?;
-                if scheduled.index >= pace.warm_up {
-                    latencies.add(scheduled.due.elapsed());
-                }
-            }
+            Some(answer) = calls.next() => answered(answer?),
         }
     }
-    Ok(latencies)
+    Ok(())
 }
 
 async fn receive_stamped(mut stream: Subscriber, base: Instant, pace: Pace) -> Result<Latencies> {
@@ -160,15 +198,16 @@ async fn receive_stamped(mut stream: Subscriber, base: Instant, pace: Pace) -> R
     Ok(latencies)
 }
 
-/// Publish requests whose data begins with the moment they were due.
-struct Stamp {
+/// Publish requests whose data begins with a number: the moment they were due, or a mark.
+pub(crate) struct Stamp {
     base: Instant,
     request: Bytes,
     at: usize,
 }
 
 impl Stamp {
-    fn new(topic: &str, message_bytes: usize) -> Self {
+    /// Requests of one message of so many bytes.
+    pub(crate) fn new(topic: &str, message_bytes: usize) -> Self {
         let request = request_of(topic, 1, message_bytes);
         // The data is the last field of the last message.
         let at = request.len() - message_bytes;
@@ -176,7 +215,12 @@ impl Stamp {
     }
 
     fn request(&self, due: Instant) -> Bytes {
-        let stamp = clock::nanos(due.saturating_duration_since(self.base)).to_be_bytes();
+        self.marked(clock::nanos(due.saturating_duration_since(self.base)))
+    }
+
+    /// A request whose data begins with this number.
+    pub(crate) fn marked(&self, mark: u64) -> Bytes {
+        let stamp = mark.to_be_bytes();
         let mut request = BytesMut::from(self.request.as_ref());
         request[self.at..self.at + stamp.len()].copy_from_slice(&stamp);
         request.freeze()

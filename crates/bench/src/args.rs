@@ -11,12 +11,12 @@ use clap::{Parser, Subcommand};
 /// as processes of their own on free local ports and are stopped at the end, whatever happens;
 /// their data lies in a folder of its own that is removed.
 ///
-/// A full run takes about ten minutes. Figures count on an idle machine only.
+/// A full run takes about fifteen minutes. Figures count on an idle machine only.
 #[derive(Debug, Parser)]
 #[command(name = "postrider-bench", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Run only rows whose name begins like this (publish, publish/100x, stream, drain, pull,
-    /// growth, memory, subscriptions); may be given more than once
+    /// growth, memory, subscriptions, push, push/fifo); may be given more than once
     #[arg(long, value_name = "ROW-PREFIX")]
     pub(crate) only: Vec<String>,
 

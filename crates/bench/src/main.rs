@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use args::{Args, Command};
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
 
 /// Runs everything on this one thread: the servers need the other cores more.
 fn bench(args: &Args) -> Result<()> {
+    open_files()?;
     let plan = if args.quick { Plan::quick() } else { Plan::full() };
     let server = program::find(args)?;
     let data_dir = match &args.data_dir {
@@ -72,6 +74,13 @@ fn bench(args: &Args) -> Result<()> {
         std::fs::write(path, json).with_context(|| path.display().to_string())?;
     }
     Ok(std::io::stdout().write_all(report.markdown().as_bytes())?)
+}
+
+/// Allows this process, and the servers that it starts, as many open files as may be: there are
+/// rows with very many connections.
+fn open_files() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).context("open files")
 }
 
 async fn stopped() -> Result<()> {

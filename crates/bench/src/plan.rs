@@ -54,6 +54,76 @@ pub(crate) struct Plan {
     /// Pairs of a comparison, and messages published in each half of one.
     pub(crate) pairs: u32,
     pub(crate) pair_messages: u64,
+    pub(crate) push: PushPlan,
+}
+
+/// The sizes of the push rows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PushPlan {
+    /// Messages of a round.
+    pub(crate) messages: u64,
+    /// Endpoints of the row with several.
+    pub(crate) endpoints: usize,
+    /// Connections of the bare client, each with one request in flight.
+    pub(crate) connections: usize,
+    /// Messages of a round one by one, and messages a request where there are several.
+    pub(crate) fifo_messages: u64,
+    pub(crate) batch: u32,
+    /// Messages a second at which latency is measured, and for how long a round.
+    pub(crate) latency_rate: u32,
+    pub(crate) latency_time: Duration,
+    /// Endpoints of which some hang, the load on them together, and for how long.
+    pub(crate) isolation_endpoints: usize,
+    pub(crate) isolation_hanging: usize,
+    pub(crate) isolation_rate: u32,
+    pub(crate) isolation_time: Duration,
+    pub(crate) isolation_pairs: u32,
+    /// Endpoints that all hang, and the load on a few others.
+    pub(crate) hanging_endpoints: usize,
+    pub(crate) healthy_rate: u32,
+    pub(crate) healthy_time: Duration,
+    /// FIFO subscriptions beside a plain one.
+    pub(crate) fifo_beside: usize,
+}
+
+impl PushPlan {
+    fn full() -> Self {
+        Self {
+            messages: 100_000,
+            endpoints: 64,
+            connections: 64,
+            fifo_messages: 20_000,
+            batch: 100,
+            latency_rate: 5000,
+            latency_time: Duration::from_secs(3),
+            isolation_endpoints: 1000,
+            isolation_hanging: 10,
+            isolation_rate: 2000,
+            isolation_time: Duration::from_secs(3),
+            isolation_pairs: 5,
+            hanging_endpoints: 10_000,
+            healthy_rate: 1000,
+            healthy_time: Duration::from_secs(3),
+            fifo_beside: 100,
+        }
+    }
+
+    fn quick() -> Self {
+        Self {
+            messages: 1000,
+            endpoints: 4,
+            fifo_messages: 200,
+            latency_time: Duration::from_millis(200),
+            isolation_endpoints: 20,
+            isolation_hanging: 2,
+            isolation_time: Duration::from_millis(200),
+            isolation_pairs: 1,
+            hanging_endpoints: 100,
+            healthy_time: Duration::from_millis(200),
+            fifo_beside: 10,
+            ..Self::full()
+        }
+    }
 }
 
 impl Plan {
@@ -87,6 +157,7 @@ impl Plan {
             sought_back: 1_000_000,
             pairs: 5,
             pair_messages: 150_000,
+            push: PushPlan::full(),
         }
     }
 
@@ -115,6 +186,7 @@ impl Plan {
             sought_back: 500,
             pairs: 1,
             pair_messages: 500,
+            push: PushPlan::quick(),
             ..Self::full()
         }
     }

@@ -78,6 +78,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// What counts lasts so long, after a warm-up of a fifth of it.
+    pub(crate) fn lasting(per_second: u32, time: Duration) -> Result<Self> {
+        let measured = u64::from(per_second) * u64::try_from(time.as_millis())? / 1000;
+        Ok(Self { per_second, warm_up: measured / 5, measured })
+    }
+
     /// Messages sent in all.
     pub(crate) fn messages(self) -> u64 {
         self.warm_up + self.measured

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{LatencyRow, Report};
+use super::{LatencyRow, RateRow, Report, push};
 
 /// Parts of the limit.
 const PUBLISH_RATIO_MIN: f64 = 0.60;
@@ -59,11 +59,17 @@ pub(super) fn judge(report: &Report) -> Vec<Figure> {
     figures.extend(comparison(report, "blocked/", ORDER_RATIO_MIN));
     figures.extend(comparison(report, "behind/", ORDER_RATIO_MIN));
     figures.extend(seek(report));
+    figures.extend(push::judge(report));
     figures
 }
 
 fn part_of_limit(report: &Report, prefix: &str, target: f64) -> Option<Figure> {
     let row = report.rates.iter().find(|row| row.name.starts_with(prefix))?;
+    rate(row, target)
+}
+
+/// A rate beside its limit.
+pub(super) fn rate(row: &RateRow, target: f64) -> Option<Figure> {
     let ratio = row.ratio()?;
     Some(Figure {
         name: row.name.clone(),
@@ -74,7 +80,8 @@ fn part_of_limit(report: &Report, prefix: &str, target: f64) -> Option<Figure> {
 }
 
 fn latency(row: &LatencyRow) -> Option<Figure> {
-    if row.per_second != LATENCY_RATE {
+    // A push is judged from the moment that its message is visible.
+    if row.per_second != LATENCY_RATE || row.server_visible.is_some() {
         return None;
     }
     let measured = row.server.as_ref()?.p99_us;
@@ -88,7 +95,7 @@ fn latency(row: &LatencyRow) -> Option<Figure> {
 }
 
 /// The last row of a group beside its first.
-fn comparison(report: &Report, prefix: &str, target: f64) -> Option<Figure> {
+pub(super) fn comparison(report: &Report, prefix: &str, target: f64) -> Option<Figure> {
     let mut rows = report.comparisons.iter().filter(|row| row.name.starts_with(prefix));
     let (first, last) = (rows.next()?, rows.next_back()?);
     Some(Figure {
@@ -120,13 +127,13 @@ fn seek(report: &Report) -> Option<Figure> {
     })
 }
 
-fn percent(part: f64) -> String {
+pub(super) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ComparisonRow, MemoryRow, Quantiles, RateRow};
+    use super::super::{ComparisonRow, MemoryRow, Quantiles};
     use super::*;
     use crate::machine::Machine;
     use crate::plan::Plan;
@@ -140,11 +147,12 @@ mod tests {
             comparisons: Vec::new(),
             memory: Vec::new(),
             times: Vec::new(),
+            beside: Vec::new(),
             figures: Vec::new(),
         }
     }
 
-    fn rate(name: &str, server: f64, null: f64, raw: Option<f64>) -> RateRow {
+    fn rate_row(name: &str, server: f64, null: f64, raw: Option<f64>) -> RateRow {
         RateRow {
             name: name.to_owned(),
             server: Some(server),
@@ -162,9 +170,9 @@ mod tests {
     #[test]
     fn a_rate_is_judged_by_the_lower_of_null_and_raw() {
         let mut report = report();
-        report.rates.push(rate("publish/100x64", 60.0, 200.0, Some(100.0)));
-        report.rates.push(rate("publish/1x64", 59.0, 100.0, Some(200.0)));
-        report.rates.push(rate("drain/200k", 50.0, 100.0, None));
+        report.rates.push(rate_row("publish/100x64", 60.0, 200.0, Some(100.0)));
+        report.rates.push(rate_row("publish/1x64", 59.0, 100.0, Some(200.0)));
+        report.rates.push(rate_row("drain/200k", 50.0, 100.0, None));
         let holds: Vec<bool> = judge(&report).iter().map(|figure| figure.holds).collect();
         assert_eq!(holds, [true, false, true]);
     }
@@ -176,6 +184,7 @@ mod tests {
             per_second: 5000,
             server: Some(quantiles(11_000.0)),
             null: quantiles(1.0),
+            server_visible: None,
             server_publish: None,
             raw: quantiles(1.0),
             raw_sync: quantiles(3000.0),

@@ -1,6 +1,6 @@
 //! A report as Markdown.
 
-use super::{Cost, LatencyRow, Quantiles, RateRow, Report, mib};
+use super::{Cost, LatencyRow, Quantiles, RateRow, Report, mib, push};
 use crate::grpc::{CONNECTION_WINDOW, STREAM_WINDOW};
 use crate::load::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MESSAGES_MAX};
 use crate::plan::Plan;
@@ -27,6 +27,9 @@ pub(super) fn write(report: &Report) -> String {
     }
     if !report.times.is_empty() {
         text += &times(report);
+    }
+    if !report.beside.is_empty() {
+        text += &push::beside(&report.beside);
     }
     if !report.figures.is_empty() {
         text += &figures(report);
@@ -116,7 +119,9 @@ fn settings(plan: &Plan) -> String {
                 .to_owned(),
         ),
     ];
-    let rows: Vec<_> = rows.into_iter().map(|(name, text)| vec![name.to_owned(), text]).collect();
+    let rows = rows.into_iter().map(|(name, text)| (name.to_owned(), text));
+    let rows = rows.chain(push::settings(&plan.push)).map(|(name, text)| vec![name, text]);
+    let rows: Vec<_> = rows.collect();
     section("Settings", &["", ""], &rows)
 }
 
@@ -164,6 +169,9 @@ fn latencies(rows: &[LatencyRow]) -> String {
         if let Some(server) = &row.server {
             line("server, received", server);
         }
+        if let Some(visible) = &row.server_visible {
+            line("server, received since visible", visible);
+        }
         line("null, received", &row.null);
         if let Some(server) = &row.server_publish {
             line("server, publish answered", server);
@@ -209,7 +217,7 @@ fn figures(report: &Report) -> String {
     section("What must hold", &["Figure", "Target", "Measured", ""], &rows.collect::<Vec<_>>())
 }
 
-fn section(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn section(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let width = |column: usize| {
         let cells = rows.iter().chain([&head]).filter_map(|row| row.get(column));

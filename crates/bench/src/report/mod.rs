@@ -2,6 +2,7 @@
 
 mod figures;
 mod markdown;
+mod push;
 
 use std::io::Write;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub(crate) struct Report {
     pub(crate) comparisons: Vec<ComparisonRow>,
     pub(crate) memory: Vec<MemoryRow>,
     pub(crate) times: Vec<TimeRow>,
+    pub(crate) beside: Vec<BesideRow>,
     /// What must hold, filled in at the end.
     pub(crate) figures: Vec<Figure>,
 }
@@ -41,6 +43,7 @@ impl Report {
             comparisons: Vec::new(),
             memory: Vec::new(),
             times: Vec::new(),
+            beside: Vec::new(),
             figures: Vec::new(),
         }
     }
@@ -116,6 +119,8 @@ pub(crate) struct LatencyRow {
     /// From due to received.
     pub(crate) server: Option<Quantiles>,
     pub(crate) null: Quantiles,
+    /// From the answer to the publisher, when the message was visible, to received; push only.
+    pub(crate) server_visible: Option<Quantiles>,
     /// From due to answered, that is durable.
     pub(crate) server_publish: Option<Quantiles>,
     pub(crate) raw: Quantiles,
@@ -128,8 +133,31 @@ impl LatencyRow {
         let server = self.server.as_ref().map_or("-".to_owned(), |server| {
             format!("p50 {:.0} µs, p99 {:.0} µs", server.p50_us, server.p99_us)
         });
+        let visible = self.server_visible.as_ref().map_or(String::new(), |visible| {
+            format!("since visible p50 {:.0} µs, p99 {:.0} µs; ", visible.p50_us, visible.p99_us)
+        });
         let (null, sync) = (self.null.p99_us, self.raw_sync.p99_us);
-        format!("{}: {server} (null p99 {null:.0} µs, raw sync p99 {sync:.0} µs)", self.name)
+        format!(
+            "{}: {server} ({visible}null p99 {null:.0} µs, raw sync p99 {sync:.0} µs)",
+            self.name
+        )
+    }
+}
+
+/// How long pushes took from visible to received, beside the first of its group, of whose p99
+/// theirs is this part.
+#[derive(Debug, Serialize)]
+pub(crate) struct BesideRow {
+    pub(crate) name: String,
+    pub(crate) received: Quantiles,
+    pub(crate) ratio: f64,
+}
+
+impl BesideRow {
+    pub(crate) fn line(&self) -> String {
+        let Self { name, received, ratio } = self;
+        let (p50, p99) = (received.p50_us, received.p99_us);
+        format!("{name}: p50 {p50:.0} µs, p99 {p99:.0} µs ({:.1} % of the first)", ratio * 100.0)
     }
 }
 

@@ -203,7 +203,7 @@ fn marked(plan: &Plan, at: u32) -> Outgoing {
 }
 
 /// Requests whose messages have every key in turn.
-fn keyed(plan: &Plan) -> Vec<Bytes> {
+pub(super) fn keyed(plan: &Plan) -> Vec<Bytes> {
     let calls = plan.keys.div_ceil(STREAM_BATCH);
     let request = |call: u32| {
         let keys = (0..STREAM_BATCH).map(|at| (call * STREAM_BATCH + at) % plan.keys);
@@ -223,7 +223,8 @@ fn publishers(target: &Target, requests: Vec<Bytes>) -> Result<Vec<Publisher>> {
     (0..STREAM_IN_FLIGHT.min(PREPARE_IN_FLIGHT)).map(publisher).collect()
 }
 
-async fn fill(target: &Target, requests: Vec<Bytes>, messages: u64) -> Result<()> {
+/// Publishes at least so many messages by requests of [`STREAM_BATCH`] messages that take turns.
+pub(super) async fn fill(target: &Target, requests: Vec<Bytes>, messages: u64) -> Result<()> {
     let calls = messages.div_ceil(u64::from(STREAM_BATCH));
     let goal = Goal::calls(calls, PREPARE_TIME_MAX);
     let slice = load::run(publishers(target, requests)?, goal).await?;

@@ -32,9 +32,7 @@ async fn measure(workshop: &Workshop, name: &str, per_second: u32) -> Result<Lat
         target.create_topic().await?;
         target.create_subscription(SUBSCRIPTION).await?;
     }
-    let second = u64::from(per_second);
-    let measured = second * u64::try_from(plan.latency_time.as_millis())? / 1000;
-    let pace = Pace { per_second, warm_up: measured / 5, measured };
+    let pace = Pace::lasting(per_second, plan.latency_time)?;
     let stored = Request::new(1, plan.message_bytes).stored();
 
     let (mut of_null, mut of_server, mut of_raw) = (Sums::new()?, Sums::new()?, Sums::new()?);
@@ -52,6 +50,7 @@ async fn measure(workshop: &Workshop, name: &str, per_second: u32) -> Result<Lat
         name: name.to_owned(),
         per_second,
         server: server.as_ref().map(|_| Quantiles::of(&of_server.received)),
+        server_visible: None,
         server_publish: server.as_ref().map(|_| Quantiles::of(&of_server.stored)),
         null: Quantiles::of(&of_null.received),
         raw: Quantiles::of(&of_raw.stored),

@@ -5,6 +5,7 @@ mod comparison;
 mod delivery;
 mod latency;
 mod publish;
+mod push;
 mod rate;
 
 pub(crate) use delivery::{STREAM_BATCH, STREAM_IN_FLIGHT};
@@ -44,6 +45,7 @@ pub(crate) async fn run(workshop: &Workshop, selection: &Selection) -> Result<Re
     comparison::growth(workshop, selection, &mut report).await?;
     comparison::subscriptions(workshop, selection, &mut report).await?;
     behaviour::run(workshop, selection, &mut report).await?;
+    push::run(workshop, selection, &mut report).await?;
     Ok(report)
 }
 

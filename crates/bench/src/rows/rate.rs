@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::clock;
+use crate::process::Memory;
 use crate::raw_log::RawLog;
 use crate::report::{Cost, RateRow, progress};
 use crate::target::{Target, Workshop};
@@ -71,7 +72,7 @@ async fn measure(workshop: &Workshop, work: &impl Work) -> Result<RateRow> {
 
 /// The rounds of one contender.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     rates: Vec<f64>,
     messages: u64,
     cpu: Duration,
@@ -89,18 +90,22 @@ impl Tally {
         Ok(())
     }
 
-    fn add(&mut self, done: Done, cpu: Duration) {
+    pub(super) fn add(&mut self, done: Done, cpu: Duration) {
         self.rates.push(clock::rate(done.messages, done.elapsed));
         self.messages += done.messages;
         self.cpu += cpu;
     }
 
-    fn rate(&self) -> Option<f64> {
+    pub(super) fn rate(&self) -> Option<f64> {
         median(&self.rates)
     }
 
-    fn cost(&self, target: &Target) -> Result<Cost> {
-        Ok(Cost::new(self.messages, self.cpu, target.process.memory()?))
+    pub(super) fn cost(&self, target: &Target) -> Result<Cost> {
+        Ok(self.cost_with(target.process.memory()?))
+    }
+
+    pub(super) fn cost_with(&self, memory: Memory) -> Cost {
+        Cost::new(self.messages, self.cpu, memory)
     }
 }
 

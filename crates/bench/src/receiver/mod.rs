@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -93,7 +93,7 @@ impl Receiver {
             let told = timeout(SILENCE_MAX, self.shared.told.notified()).await.is_ok();
             let tally = self.shared.tally.lock();
             if let Some(why) = &tally.refused {
-                bail!("the receiver refused a request: {why}");
+                bail!("the receiver: {why}");
             }
             let Tally { messages, goal, .. } = *tally;
             if let (Some(first), Some(last)) = (tally.first, tally.last) {
@@ -167,9 +167,14 @@ fn run(
             ports.spawn(serve::serve(listener, Arc::clone(shared)));
         }
         tokio::select! {
-            _ = stopped => Ok(()),
-            ended = ports.join_next() => ended.context("no port")??,
+            _ = stopped => {}
+            Some(ended) = ports.join_next() => {
+                if let Err(error) = ended? {
+                    shared.refuse(&error.context("the receiver ended"));
+                }
+            }
         }
+        Ok(())
     })
 }
 

@@ -47,7 +47,7 @@ async fn answer_all(mut socket: TcpStream, shared: &Shared) -> Result<()> {
         let missing = match take_all(&mut read, &mut answers, shared).await {
             Ok(missing) => missing,
             Err(error) => {
-                shared.refuse(&error);
+                shared.refuse(&error.context("a request was refused"));
                 answers.extend_from_slice(REFUSED);
                 return Ok(socket.write_all(&answers).await?);
             }

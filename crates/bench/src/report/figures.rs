@@ -107,7 +107,8 @@ pub(super) fn comparison(report: &Report, prefix: &str, target: f64) -> Option<F
 }
 
 fn memory(report: &Report) -> Option<Figure> {
-    let [idle, full] = report.memory.as_slice() else { return None };
+    let mut rows = report.memory.iter().filter(|row| row.name.starts_with("memory/"));
+    let (idle, full) = (rows.next()?, rows.next()?);
     let over = full.resident_mib - idle.resident_mib;
     Some(Figure {
         name: format!("{} over {}", full.name, idle.name),
@@ -202,7 +203,7 @@ mod tests {
         for (name, ratio) in [("growth/10k", 1.0), ("growth/100k", 0.5), ("growth/1M", 0.95)] {
             report.comparisons.push(ComparisonRow { name: name.to_owned(), rate: 1.0, ratio });
         }
-        for (name, resident_mib) in [("memory/idle", 10.0), ("memory/1M", 60.0)] {
+        for (name, resident_mib) in [("memory/idle", 10.0), ("memory/1M", 60.0), ("push/x", 1.0)] {
             report.memory.push(MemoryRow {
                 name: name.to_owned(),
                 resident_mib,

@@ -112,7 +112,7 @@ impl PushPlan {
         Self {
             messages: 1000,
             endpoints: 4,
-            fifo_messages: 200,
+            fifo_messages: 500,
             latency_time: Duration::from_millis(200),
             isolation_endpoints: 20,
             isolation_hanging: 2,

@@ -116,7 +116,7 @@ async fn block(target: &Target, receiver: &Receiver, count: usize, plan: &Plan) 
 async fn push_once(target: &Target, receiver: &Receiver, plan: &Plan) -> Result<f64> {
     let names = [PLAIN.to_owned()];
     let request = request_of(&topic_name(PLAIN), STREAM_BATCH, plan.message_bytes);
-    prepare(target, &names, vec![request], plan.push.messages).await?;
+    prepare(target, &names, vec![vec![request]], plan.push.messages).await?;
     let done = push(target, receiver, &names, plan.push.messages).await?;
     target.settle().await?;
     receiver.check(1)?;

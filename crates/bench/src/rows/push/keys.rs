@@ -41,7 +41,7 @@ pub(super) async fn run(
     // The first pair warms up.
     for pair in 0..=plan.pairs {
         for (target, rates) in targets.iter().zip(&mut rates) {
-            prepare(target, &subscriptions, keyed(plan), plan.push.messages).await?;
+            prepare(target, &subscriptions, vec![keyed(plan)], plan.push.messages).await?;
             let done = push(target, &receiver, &subscriptions, plan.push.messages).await?;
             target.settle().await?;
             receiver.check(1)?;

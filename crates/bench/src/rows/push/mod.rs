@@ -10,6 +10,7 @@ mod latency;
 mod rate;
 
 use anyhow::{Context, Result};
+use bytes::Bytes;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
@@ -75,15 +76,18 @@ async fn pause(target: &Target, names: &[String], paused: bool) -> Result<()> {
     try_join_all(calls).await.map(drop)
 }
 
-/// Publishes a backlog for paused subscriptions.
+/// Publishes so many messages of each load for paused subscriptions; the requests of a load take
+/// turns.
 async fn prepare(
     target: &Target,
     names: &[String],
-    requests: Vec<bytes::Bytes>,
+    loads: Vec<Vec<Bytes>>,
     messages: u64,
 ) -> Result<()> {
     pause(target, names, true).await?;
-    fill(target, requests, messages).await?;
+    for requests in loads {
+        fill(target, requests, messages).await?;
+    }
     target.settle().await
 }
 

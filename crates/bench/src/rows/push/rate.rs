@@ -130,7 +130,8 @@ struct Contender<'a> {
     target: Target,
     receiver: &'a Receiver,
     names: Vec<String>,
-    requests: Vec<Bytes>,
+    /// One for each topic.
+    loads: Vec<Vec<Bytes>>,
 }
 
 impl<'a> Contender<'a> {
@@ -149,23 +150,22 @@ impl<'a> Contender<'a> {
             create_push(&target, name, name, &endpoint, &shape.settings).await?;
         }
         let bytes = workshop.plan.message_bytes;
-        let request = |name: &String| request_of(&topic_name(name), STREAM_BATCH, bytes);
-        let requests = names.iter().map(request).collect();
-        let contender = Self { target, receiver, names, requests };
-        // Every endpoint gets some, or the first round would show what a new one costs.
-        let least = u64::from(STREAM_BATCH) * shape.endpoints as u64;
-        contender.round(least.max(shape.messages / WARM_UP_PART)).await.context("warm-up")?;
-        receiver.take_connections_max();
+        let load = |name: &String| vec![request_of(&topic_name(name), STREAM_BATCH, bytes)];
+        let loads = names.iter().map(load).collect();
+        let contender = Self { target, receiver, names, loads };
+        contender.round(shape.messages / WARM_UP_PART).await.context("warm-up")?;
         Ok(Some(contender))
     }
 
+    /// Pushes at least so many messages, as many to each endpoint.
     async fn round(&self, messages: u64) -> Result<(Done, Duration)> {
-        let Self { target, receiver, names, requests } = self;
-        let messages = messages.next_multiple_of(u64::from(STREAM_BATCH));
-        prepare(target, names, requests.clone(), messages).await?;
+        let Self { target, receiver, names, loads } = self;
+        let endpoints = names.len() as u64;
+        let share = messages.div_ceil(endpoints).next_multiple_of(u64::from(STREAM_BATCH));
+        prepare(target, names, loads.clone(), share).await?;
         receiver.take_connections_max();
         let before = target.process.cpu()?;
-        let done = push(target, receiver, names, messages).await?;
+        let done = push(target, receiver, names, share * endpoints).await?;
         // Acks that are still to be stored are part of the cost.
         target.settle().await?;
         receiver.check(names.len())?;

@@ -60,8 +60,9 @@ pub(crate) struct Plan {
 /// The sizes of the push rows.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PushPlan {
-    /// Messages of a round.
+    /// Messages of a round, and of each half of a pair.
     pub(crate) messages: u64,
+    pub(crate) pair_messages: u64,
     /// Endpoints of the row with several.
     pub(crate) endpoints: usize,
     /// Connections of the bare client, each with one request in flight.
@@ -90,6 +91,7 @@ impl PushPlan {
     fn full() -> Self {
         Self {
             messages: 100_000,
+            pair_messages: 60_000,
             endpoints: 64,
             connections: 64,
             fifo_messages: 40_000,
@@ -99,7 +101,7 @@ impl PushPlan {
             isolation_endpoints: 1000,
             isolation_hanging: 10,
             isolation_rate: 3000,
-            isolation_time: Duration::from_secs(4),
+            isolation_time: Duration::from_secs(3),
             isolation_pairs: 5,
             hanging_endpoints: 10_000,
             healthy_rate: 1000,
@@ -111,6 +113,7 @@ impl PushPlan {
     fn quick() -> Self {
         Self {
             messages: 1000,
+            pair_messages: 500,
             endpoints: 4,
             fifo_messages: 500,
             latency_time: Duration::from_millis(200),

@@ -116,8 +116,8 @@ async fn block(target: &Target, receiver: &Receiver, count: usize, plan: &Plan) 
 async fn push_once(target: &Target, receiver: &Receiver, plan: &Plan) -> Result<f64> {
     let names = [PLAIN.to_owned()];
     let request = request_of(&topic_name(PLAIN), STREAM_BATCH, plan.message_bytes);
-    prepare(target, &names, vec![vec![request]], plan.push.messages).await?;
-    let done = push(target, receiver, &names, plan.push.messages).await?;
+    prepare(target, &names, vec![vec![request]], plan.push.pair_messages).await?;
+    let done = push(target, receiver, &names, plan.push.pair_messages).await?;
     target.settle().await?;
     receiver.check(1)?;
     Ok(clock::rate(done.messages, done.elapsed))
@@ -126,7 +126,7 @@ async fn push_once(target: &Target, receiver: &Receiver, plan: &Plan) -> Result<
 async fn pull_once(target: &Target, plan: &Plan) -> Result<f64> {
     let request = Request::new(STREAM_BATCH, plan.message_bytes);
     let publishers = target.publishers(&request, STREAM_IN_FLIGHT)?;
-    let calls = plan.push.messages.div_ceil(u64::from(STREAM_BATCH));
+    let calls = plan.push.pair_messages.div_ceil(u64::from(STREAM_BATCH));
     let (done, subscriber) = delivery::stream(target, plan, publishers, calls).await?;
     subscriber.close().await?;
     target.settle().await?;

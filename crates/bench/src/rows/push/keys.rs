@@ -41,8 +41,8 @@ pub(super) async fn run(
     // The first pair warms up.
     for pair in 0..=plan.pairs {
         for (target, rates) in targets.iter().zip(&mut rates) {
-            prepare(target, &subscriptions, vec![keyed(plan)], plan.push.messages).await?;
-            let done = push(target, &receiver, &subscriptions, plan.push.messages).await?;
+            prepare(target, &subscriptions, vec![keyed(plan)], plan.push.pair_messages).await?;
+            let done = push(target, &receiver, &subscriptions, plan.push.pair_messages).await?;
             target.settle().await?;
             receiver.check(1)?;
             if pair > 0 {

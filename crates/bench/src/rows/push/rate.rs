@@ -170,7 +170,7 @@ impl<'a> Contender<'a> {
         target.settle().await?;
         receiver.check(names.len())?;
         let cpu = target.process.cpu()?.saturating_sub(before);
-        progress(&format!("  {} connections at most", receiver.take_connections_max()));
+        progress(&format!("  most connections at once: {}", receiver.take_connections_max()));
         Ok((done, cpu))
     }
 }

@@ -263,7 +263,7 @@ fn show_ours(settings: &domain::Subscription, secret: Option<&Secret>, now: Time
     if let Some(key) = &settings.lane_by {
         ours.insert("laneBy".to_owned(), key.clone().into());
     }
-    if let Some(attempts) = settings.attempts_max {
+    if let Some(attempts) = settings.attempts_asked() {
         ours.insert("maxAttempts".to_owned(), attempts.into());
     }
     if !settings.description.is_empty() {

@@ -122,6 +122,47 @@ async fn the_first_screen_says_where_and_what_and_a_signal_ends_it_well() {
 }
 
 #[tokio::test]
+async fn secrets_outlive_a_restart_and_are_never_logged() {
+    const SECRET: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+    let folder = TempDir::new().unwrap();
+    let start = || {
+        let mut command = postrider(&[]);
+        command.env("POSTRIDER_LOG_LEVEL", "debug");
+        Process::spawn(command, "127.0.0.1:0", folder.path(), &[])
+    };
+    let process = start();
+    call(process.address, "PUT", "/v1/projects/p/topics/orders", "").await.ok();
+    let subscription = "/v1/projects/p/subscriptions/billing";
+    let body = json!({
+        "topic": "projects/p/topics/orders",
+        "pushConfig": {"pushEndpoint": "http://ann:hush@127.0.0.1:9/push"},
+        "postrider": {"signing": {"secret": format!("whsec_{SECRET}")}},
+    });
+    call(process.address, "PUT", subscription, body.to_string()).await.ok();
+    let rotate = format!("{subscription}:rotateSecret");
+    let rotated = call(process.address, "POST", &rotate, "{}").await.ok();
+    let made = rotated["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap().to_owned();
+    process.signal(Signal::KILL);
+    let (_, _, first_log) = process.end();
+
+    let process = start();
+    let shown = call(process.address, "GET", subscription, "").await;
+    let signing = &shown.ok()["postrider"]["signing"];
+    assert_eq!(*signing, json!({"previousValidUntil": rotated["previousValidUntil"]}));
+    let bad = json!({"secret": format!("whsec_{SECRET}!")}).to_string();
+    call(process.address, "POST", &rotate, bad).await.refused(400, "INVALID_ARGUMENT");
+    process.signal(Signal::TERM);
+    let (_, screen, second_log) = process.end();
+    assert!(!second_log.is_empty());
+    for hidden in [SECRET, made.as_str(), "whsec_", "hush"] {
+        for place in [&first_log, &screen, &second_log, &shown.text] {
+            let is_endpoint = hidden == "hush" && std::ptr::eq(place, &shown.text);
+            assert!(is_endpoint || !place.contains(hidden), "{hidden}: {place}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let process = Process::start(folder.path(), &[]);

@@ -251,7 +251,7 @@ mod tests {
         let on = SigningChange::On(first.clone()).apply(None);
         assert_eq!(on, Some(Signing::new(first.clone())));
         assert_eq!(SigningChange::On(second.clone()).apply(on.clone()), on);
-        assert_eq!(SigningChange::With(first.clone()).apply(on.clone()), on);
+        assert_eq!(SigningChange::With(first).apply(on.clone()), on);
         let with = SigningChange::With(second.clone()).apply(on.clone());
         assert_eq!(with, Some(Signing::new(second)));
         assert_eq!(SigningChange::Off.apply(on), None);

@@ -392,7 +392,7 @@ mod tests {
     fn waits_are_given_in_one_way() {
         let ladder = Some(Backoff::Ladder([secs(5), secs(7_200)].into()));
         let both = Subscription {
-            backoff: ladder.clone(),
+            backoff: ladder,
             retry_policy: Some(RetryPolicy::default()),
             ..subscription()
         };

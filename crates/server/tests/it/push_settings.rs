@@ -141,25 +141,32 @@ async fn each_mask_changes_what_it_names(rig: &Rig) {
         (
             json!({"postrider": {"batch": {}}}),
             "postrider.batch",
-            "/postrider/batch/messages",
-            json!(100),
+            "/postrider/batch",
+            json!({"messages": 100, "bytes": 1_048_576, "linger": "0s"}),
         ),
         (json!({"postrider": {"batch": null}}), "postrider", "/postrider/batch", Value::Null),
         (json!({}), "postrider.rateLimit", "/postrider/rateLimit", Value::Null),
         (json!({}), "pushConfig.timeoutSeconds", "/pushConfig/timeoutSeconds", Value::Null),
-        (json!({}), "pushConfig", "/pushConfig", json!({})),
     ] {
-        let before = rig.get(BILLING).await.ok();
-        let mut shown = patch(rig, fields, mask).await.ok();
-        let found = shown.pointer(place).cloned().unwrap_or_default();
-        assert_eq!(found, value, "{mask}");
-        // All else is as it was.
-        let (parent, _) = place.rsplit_once('/').unwrap();
-        if let (Some(after), Some(was)) = (shown.pointer_mut(parent), before.pointer(parent)) {
-            *after = was.clone();
-        }
-        assert_eq!(shown, before, "{mask}");
+        check_change(rig, fields, mask, place, value).await;
     }
+    let shown = patch(rig, json!({}), "pushConfig").await.ok();
+    assert_eq!(shown["pushConfig"], json!({}));
+    assert_eq!(shown["postrider"]["headers"], json!({"x-b": "2"}));
+}
+
+/// An update sets what is at `place` to `value`, and leaves all else as it was.
+async fn check_change(rig: &Rig, fields: Value, mask: &str, place: &str, value: Value) {
+    let before = rig.get(BILLING).await.ok();
+    let mut shown = patch(rig, fields, mask).await.ok();
+    assert_eq!(shown.pointer(place).cloned().unwrap_or_default(), value, "{mask}");
+    let (parent, name) = place.rsplit_once('/').unwrap();
+    let fields = shown.pointer_mut(parent).and_then(Value::as_object_mut).unwrap();
+    match before.pointer(place) {
+        Some(was) => fields.insert(name.to_owned(), was.clone()),
+        None => fields.remove(name),
+    };
+    assert_eq!(shown, before, "{mask}");
 }
 
 async fn the_source_spellings_set_the_same_settings(rig: &Rig) {
@@ -181,18 +188,21 @@ async fn the_source_spellings_set_the_same_settings(rig: &Rig) {
     assert_eq!(shown["pushConfig"]["timeoutSeconds"], json!(5));
 }
 
-async fn bad_push_settings_are_refused_by_name(rig: &Rig) {
+async fn refused_by_name(rig: &Rig, fields: Value, name: &str) {
+    let refused = put(rig, fields).await.refused(400, "INVALID_ARGUMENT");
+    let names = [format!("{name}: "), format!("labels[{name:?}]: ")];
+    assert!(names.iter().any(|name| refused.starts_with(name.as_str())), "{name}: {refused}");
+    assert!(!refused.contains("hush") && !refused.contains("aHVz"), "{refused}");
+    rig.get(BILLING).await.refused(404, "NOT_FOUND");
+}
+
+async fn bad_push_configs_are_refused_by_name(rig: &Rig) {
     rig.put(TOPIC, json!({})).await.ok();
     let push = |more: Value| {
         let mut config = json!({"pushEndpoint": ENDPOINT});
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({"pushConfig": config})
     };
-    let ours = |more: Value| json!({"pushConfig": {"pushEndpoint": ENDPOINT}, "postrider": more});
-    let phases = json!({
-        "fast": {"min": "5s", "max": "5m", "retries": 30},
-        "slow": {"every": "1h", "retries": 30},
-    });
     for (fields, name) in [
         (json!({"pushConfig": {"pushEndpoint": "localhost:80"}}), "pushConfig.pushEndpoint"),
         (json!({"pushConfig": {"pushEndpoint": "file:///etc"}}), "pushConfig.pushEndpoint"),
@@ -226,6 +236,19 @@ async fn bad_push_settings_are_refused_by_name(rig: &Rig) {
         ),
         (json!({"labels": {"postrider-timeout-seconds": "601"}}), "postrider-timeout-seconds"),
         (json!({"retryPolicy": {}, "postrider": {"backoff": ["5s"]}}), "postrider.backoff"),
+    ] {
+        refused_by_name(rig, fields, name).await;
+    }
+}
+
+async fn bad_settings_of_ours_are_refused_by_name(rig: &Rig) {
+    rig.put(TOPIC, json!({})).await.ok();
+    let ours = |more: Value| json!({"pushConfig": {"pushEndpoint": ENDPOINT}, "postrider": more});
+    let phases = json!({
+        "fast": {"min": "5s", "max": "5m", "retries": 30},
+        "slow": {"every": "1h", "retries": 30},
+    });
+    for (fields, name) in [
         (ours(json!({"backoff": []})), "postrider.backoff"),
         (ours(json!({"backoff": ["soon"]})), "postrider.backoff[0]"),
         (ours(json!({"backoff": ["25h"]})), "postrider.backoff[0]"),
@@ -244,14 +267,8 @@ async fn bad_push_settings_are_refused_by_name(rig: &Rig) {
         (ours(json!({"rateLimit": 0})), "postrider.rateLimit"),
         (ours(json!({"rateLimit": 100_001})), "postrider.rateLimit"),
     ] {
-        let refused = put(rig, fields.clone()).await.refused(400, "INVALID_ARGUMENT");
-        assert!(
-            refused.starts_with(&format!("{name}: ")) || refused.contains(&format!("{name}\"]")),
-            "{fields}: {refused}"
-        );
-        assert!(!refused.contains("hush") && !refused.contains("aHVz"), "{refused}");
+        refused_by_name(rig, fields, name).await;
     }
-    rig.get(BILLING).await.refused(404, "NOT_FOUND");
 }
 
 async fn a_secret_is_shown_once(rig: &Rig) {
@@ -411,7 +428,8 @@ each_engine! {
     push_settings_wait_for_an_endpoint,
     each_mask_changes_what_it_names,
     the_source_spellings_set_the_same_settings,
-    bad_push_settings_are_refused_by_name,
+    bad_push_configs_are_refused_by_name,
+    bad_settings_of_ours_are_refused_by_name,
     a_secret_is_shown_once,
     a_secret_can_be_rotated,
     grpc_sets_an_endpoint_and_clears_nothing_else,

@@ -40,13 +40,17 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Error> {
         config::Engine::Memory => {
             let options = memory::Options {
                 bytes_max: bytes(config.storage.memory_max),
-                ..memory::Options::default()
+                attempt_bytes_max: config.push.attempt_log_bytes_max,
             };
             let engine = memory::open_with(options);
             Ok(Opened { engine, recovery: None, closer: Closer::None })
         }
         config::Engine::Disk => {
-            let opened = disk::open(&config.data_dir, disk_options(&config.storage))?;
+            let options = disk::Options {
+                attempt_bytes_max: config.push.attempt_log_bytes_max,
+                ..disk_options(&config.storage)
+            };
+            let opened = disk::open(&config.data_dir, options)?;
             Ok(Opened {
                 engine: opened.engine,
                 recovery: Some(opened.recovery),

@@ -80,8 +80,10 @@ impl History {
         attempts: &[NumberedAttempt],
         unsettled: &dyn Unsettled,
     ) -> Result<()> {
-        // Room for one piece is kept free, so that the file itself never outgrows its bound.
+        // Room is kept free for one piece, which takes more of a file than of memory, so that the
+        // file itself never outgrows its bound.
         let piece_bytes = self.bytes_max / 8;
+        let kept_bytes = self.bytes_max - 2 * piece_bytes;
         for piece in pieces(attempts, piece_bytes) {
             self.with(|connection| {
                 let transaction = connection.transaction()?;
@@ -91,7 +93,7 @@ impl History {
                 for subscription in changed {
                     prune(&transaction, subscription, unsettled)?;
                 }
-                shrink(&transaction, self.bytes_max - piece_bytes)?;
+                shrink(&transaction, kept_bytes)?;
                 transaction.commit()
             })?;
         }

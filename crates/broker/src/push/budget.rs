@@ -122,8 +122,9 @@ impl Share {
             }
         };
         drop(state);
-        *turn = None;
-        Poll::Ready(Slot { member: Arc::clone(&self.0), since: now, charge, held: None })
+        let member =
+            turn.take().map_or_else(|| Arc::clone(&self.0), |turn| Arc::clone(&turn.member));
+        Poll::Ready(Slot { member, since: now, charge, held: None })
     }
 }
 

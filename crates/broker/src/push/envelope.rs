@@ -141,6 +141,7 @@ impl Template {
     /// Envelopes; in brackets where batches are set up, also around a single one.
     fn wrapped(&self, parcel: &Parcel<'_>) -> Bytes {
         const AROUND: usize = 48;
+        assert_eq!(parcel.messages.len(), parcel.leases.len(), "each message has its JSON");
         let bytes: usize = parcel.messages.iter().map(Bytes::len).sum();
         let around = (AROUND + self.behind.len()) * parcel.messages.len();
         let mut body = Vec::with_capacity(bytes + around + 2);

@@ -76,8 +76,10 @@ fn a_wrapped_message_is_googles_envelope() {
     let expected = concat!(
         r#"{"message":{"attributes":{"a":"1","b\"":"\\\n"},"data":"aGVsbG//","#,
         r#""messageId":"17","message_id":"17","#,
-        r#""publishTime":"2027-01-15T08:00:00.000001Z","publish_time":"2027-01-15T08:00:00.000001Z","#,
-        r#""orderingKey":"key"},"subscription":"projects/p/subscriptions/sub","deliveryAttempt":2}"#,
+        r#""publishTime":"2027-01-15T08:00:00.000001Z","#,
+        r#""publish_time":"2027-01-15T08:00:00.000001Z","#,
+        r#""orderingKey":"key"},"#,
+        r#""subscription":"projects/p/subscriptions/sub","deliveryAttempt":2}"#,
     );
     assert_eq!(text(&request), expected);
     let expected = BTreeMap::from([

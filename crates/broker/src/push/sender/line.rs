@@ -61,7 +61,8 @@ impl Line {
         host: HeaderValue,
     ) -> Result<Self, hyper::Error> {
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
+        // The buffer alone is no bound: it may take in a head that is a little larger.
+        builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
         let (requests, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let informational = Arc::new(AtomicU16::new(0));
         Ok(Self { requests, connection, is_over: false, informational, address, host })

@@ -115,6 +115,6 @@ impl Call {
 
 fn content_length(head: &str) -> usize {
     let lines = head.lines().filter_map(|line| line.split_once(": "));
-    let length = lines.filter(|(name, _)| *name == "content-length").map(|(_, value)| value);
-    length.last().map_or(0, |value| value.parse().unwrap())
+    let mut lengths = lines.filter(|(name, _)| *name == "content-length");
+    lengths.next().map_or(0, |(_, value)| value.parse().unwrap())
 }

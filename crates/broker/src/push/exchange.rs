@@ -40,7 +40,7 @@ pub(crate) struct NoAnswer {
     pub(crate) class: Class,
     /// In words, for the owner of the endpoint.
     pub(crate) message: Arc<str>,
-    /// The address that was connected to, if it came so far.
+    /// The address that was tried, if it came so far.
     pub(crate) address: Option<SocketAddr>,
 }
 

@@ -80,7 +80,8 @@ impl Connector {
         let until = self.clock.now().plus(self.connect_timeout);
         let (stream, address) = self.reach(endpoint, &addresses, until).await?;
         let stream = self.secure(endpoint, stream, address, until).await?;
-        let host = host_header(endpoint).map_err(|problem| trouble::connect(endpoint, &problem))?;
+        let host = host_header(endpoint);
+        let host = host.map_err(|problem| trouble::connect(endpoint, &addresses, &problem))?;
         let line = Line::open(stream, address, host).await;
         line.map(Box::new).map_err(|error| trouble::protocol(endpoint, address, Some(&error)))
     }
@@ -93,10 +94,10 @@ impl Connector {
     ) -> Result<(TcpStream, SocketAddr), NoAnswer> {
         match self.within(until, self.connect_any(addresses)).await {
             Some(Ok(connected)) => Ok(connected),
-            Some(Err(problem)) => Err(trouble::connect(endpoint, &problem)),
+            Some(Err(problem)) => Err(trouble::connect(endpoint, addresses, &problem)),
             None => {
-                let waited = self.connect_timeout;
-                Err(trouble::connect(endpoint, &format!("nothing answered within {waited:?}")))
+                let problem = format!("nothing answered within {:?}", self.connect_timeout);
+                Err(trouble::connect(endpoint, addresses, &problem))
             }
         }
     }

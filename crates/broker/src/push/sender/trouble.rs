@@ -60,10 +60,10 @@ pub(super) fn blocked(problem: String) -> NoAnswer {
     no_answer(Class::Blocked, problem, None)
 }
 
-/// No connection came about.
-pub(super) fn connect(endpoint: &Endpoint, problem: &str) -> NoAnswer {
-    let shown = endpoint.shown();
-    no_answer(Class::Connect, format!("cannot connect to {shown}: {problem}"), None)
+/// No connection came about, to none of `addresses`.
+pub(super) fn connect(endpoint: &Endpoint, addresses: &[SocketAddr], problem: &str) -> NoAnswer {
+    let message = format!("cannot connect to {}: {problem}", endpoint.shown());
+    no_answer(Class::Connect, message, addresses.first().copied())
 }
 
 /// No TLS session came about.

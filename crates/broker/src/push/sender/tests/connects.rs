@@ -35,7 +35,7 @@ async fn a_refused_port_is_a_failed_connect_that_names_the_address() {
     drop(listener);
     let endpoint = format!("http://user:pass@{address}/push?key=secret");
     let no_answer = Fixture::new().send(request(&endpoint)).await.unwrap_err();
-    assert_eq!((no_answer.class, no_answer.address), (Class::Connect, None));
+    assert_eq!((no_answer.class, no_answer.address), (Class::Connect, Some(address)));
     let message = no_answer.message;
     assert!(message.contains(&address.to_string()) && message.contains("refused"), "{message}");
     assert!(!message.contains("pass") && !message.contains("secret"), "{message}");

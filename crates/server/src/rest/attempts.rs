@@ -113,7 +113,7 @@ mod tests {
             class: "dns".into(),
             error: None,
             response: Bytes::new(),
-            ..failed.clone()
+            ..failed
         };
         let number = |number, attempt| NumberedAttempt { number, attempt };
         let page = AttemptsPage {

@@ -122,6 +122,11 @@ impl Broker {
         checkpointer::once(self, false).await
     }
 
+    /// Ends the grace time of `close` early.
+    pub fn hurry(&self) {
+        self.push.hurry();
+    }
+
     /// The public keys that the tokens of pushes can be checked with, as a JSON Web Key Set.
     pub async fn token_keys(&self) -> Result<String> {
         self.push.token_keys().await

@@ -40,7 +40,14 @@ impl Consumer {
         let id = subscription.open_consumer(flow)?;
         let bytes_max = limits::PULL_BYTES_MAX;
         let fetch_records = records_max;
-        let want = Want { records_max, bytes_max, ack_deadline, fetch_records, is_push: false };
+        let want = Want {
+            records_max,
+            bytes_max,
+            ack_deadline,
+            fetch_records,
+            is_push: false,
+            prefers_fresh: false,
+        };
         Ok(Self { leasing: Leasing::new(subscription, runtime), id, want })
     }
 
@@ -83,6 +90,8 @@ pub(crate) struct Want {
     pub(crate) fetch_records: usize,
     /// Whether what is leased is pushed.
     pub(crate) is_push: bool,
+    /// Whether records that were never delivered go before those that failed.
+    pub(crate) prefers_fresh: bool,
 }
 
 /// Takes leases for one consumer after the other, and reads what is not in memory for them.
@@ -139,6 +148,7 @@ impl Leasing {
                 ends_fetch,
                 has_waited: std::mem::take(&mut self.has_waited),
                 is_push: want.is_push,
+                prefers_fresh: want.prefers_fresh,
                 waker: context.waker(),
             };
             let mut leases = Vec::new();
@@ -162,6 +172,11 @@ impl Leasing {
                 Step::Fetch(from) => self.start_fetch(from, want.fetch_records),
             }
         }
+    }
+
+    /// The consumer that asks next stands in line already, and leaves it.
+    pub(crate) fn leave_line(&mut self) {
+        self.has_waited = true;
     }
 
     /// Drops what was read and not handed out, and gives up the turn to read.

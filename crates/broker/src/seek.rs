@@ -27,7 +27,9 @@ impl Broker {
             SeekTarget::Time(time) => self.progress_at(&subscription, time).await?,
             SeekTarget::Snapshot(name) => self.progress_of(&subscription, &name)?,
         };
-        subscription.seek(progress)?.await?;
+        let receipt = subscription.seek(progress)?;
+        self.push.look_at(&subscription);
+        receipt.await?;
         Ok(())
     }
 

@@ -66,6 +66,8 @@ struct State {
     tick_at: Option<Moment>,
     saved: Cursor,
     dead_letters: Trouble,
+    /// How often it was sent elsewhere (seek) since the start.
+    seeks: u64,
     is_deleted: bool,
 }
 
@@ -122,6 +124,7 @@ impl Subscription {
             tick_at: None,
             saved,
             dead_letters: Trouble::default(),
+            seeks: 0,
             is_deleted: false,
         };
         let used_at = AtomicU64::new(used_at.0);
@@ -223,6 +226,7 @@ impl Subscription {
 
     fn replace_progress(self: &Arc<Self>, state: &mut State, progress: Progress) -> Receipt {
         state.delivery.seek(progress);
+        state.seeks += 1;
         let replaced = Box::new(state.delivery.progress().clone());
         let changes = vec![(self.id, ProgressChange::Replaced(replaced))];
         let receipt = self.journal(state, changes, Urgency::Durable);

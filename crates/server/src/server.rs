@@ -161,6 +161,11 @@ impl Server {
         self.ready.send_replace(false);
         set_health(&self.health, ServingStatus::NotServing).await;
         self.phase.send_replace(Phase::Draining);
+        let broker = &self.broker;
+        let hurry = async {
+            hurry.await;
+            broker.hurry();
+        };
         let draining = drain(self.port, self.phase, self.grace, hurry);
         // Both at once: the broker's first step ends the streams that draining waits for.
         let saving = self.broker.close(self.grace);

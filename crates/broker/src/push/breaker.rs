@@ -106,6 +106,11 @@ impl Breaker {
     /// changes nothing. `seed` decides what is added to a pause, up to a tenth of it.
     pub(crate) fn on_failure(&mut self, now: Moment, kind: FailureKind, seed: u64) {
         self.weight = self.weight.saturating_add(kind.weight());
+        if matches!((self.state, kind), (State::HalfOpen, FailureKind::Refused)) {
+            // It answers: it is the message that it does not take.
+            (self.state, self.weight) = (State::Closed, kind.weight());
+            return;
+        }
         let opens = match self.state {
             State::Closed => self.weight >= OPENS_AT,
             State::HalfOpen => true,
@@ -122,14 +127,6 @@ impl Breaker {
         if matches!(self.state, State::HalfOpen) {
             self.state = State::Open(Moment::default());
         }
-    }
-
-    /// The endpoint asked to be left alone until then. A longer pause stays as it is.
-    pub(crate) fn pause_until(&mut self, until: Moment) {
-        self.state = match self.state {
-            State::Open(present) => State::Open(present.max(until)),
-            State::Closed | State::HalfOpen => State::Open(until),
-        };
     }
 }
 
@@ -231,15 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_pauses_at_once_and_never_shortens_a_pause() {
+    fn a_probe_that_is_refused_shows_that_the_endpoint_is_there() {
         let mut breaker = Breaker::new();
-        let until = T0.plus(Duration::from_secs(30));
-        breaker.pause_until(until);
-        breaker.on_failure(T0, FailureKind::Down, 1);
-        breaker.pause_until(T0.plus(Duration::from_secs(1)));
-        assert_eq!(breaker.admits(T0), Admission::WaitUntil(until));
-        assert_eq!(breaker.admits(until), Admission::Probe);
-        assert!(breaker.on_success());
+        breaker.on_failure(T0, FailureKind::Unreachable, 0);
+        let later = T0.plus(Duration::from_secs(1));
+        assert_eq!(breaker.admits(later), Admission::Probe);
+        breaker.on_failure(later, FailureKind::Refused, 0);
+        assert_eq!(breaker.admits(later), Admission::Go);
     }
 
     proptest! {
@@ -257,7 +252,6 @@ mod tests {
                         breaker.on_success();
                     }
                     3 => breaker.on_cancelled(),
-                    4 => breaker.pause_until(now.plus(Duration::from_secs(5))),
                     _ => {
                         breaker.admits(now);
                     }

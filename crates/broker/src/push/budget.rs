@@ -78,6 +78,11 @@ impl Drop for Member {
 }
 
 impl Share {
+    /// Whether the endpoint works, as was said last.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.0.is_proven.load(Ordering::Relaxed)
+    }
+
     /// Says whether the endpoint works: it answered well, and did not fail since. Those that do
     /// not are together kept out of the last tenth of the budget.
     pub(crate) fn set_proven(&self, is_proven: bool) {

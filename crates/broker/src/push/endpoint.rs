@@ -39,7 +39,9 @@ impl Endpoints {
                 window: Window::new(),
                 breaker: Breaker::new(),
                 in_flight: 0,
+                paused_until: None,
                 waiting: VecDeque::new(),
+                called: Vec::new(),
             }),
             all: Arc::downgrade(self),
         });
@@ -61,8 +63,12 @@ struct State {
     window: Window,
     breaker: Breaker,
     in_flight: usize,
+    /// It asked to be left alone until then.
+    paused_until: Option<Moment>,
     /// Pushers that wait for room, in the order in which they came.
     waiting: VecDeque<Waker>,
+    /// Those that were told that there is room, which is kept for them.
+    called: Vec<Waker>,
 }
 
 /// What an endpoint says to a pusher that wants to send.
@@ -79,16 +85,24 @@ impl Endpoint {
     /// Asks to send one more request.
     pub(crate) fn admit(self: &Arc<Self>, now: Moment, waker: &Waker) -> Admit {
         let mut state = self.state.lock();
-        if state.in_flight >= state.window.limit() {
-            state.wait(waker);
+        state.step_out(waker);
+        if state.room() == 0 {
+            state.waiting.push_back(waker.clone());
             return Admit::Full;
+        }
+        if let Some(until) = state.paused_until.filter(|until| now < *until) {
+            return Admit::Later(until);
         }
         let is_probe = match state.breaker.admits(now) {
             Admission::Go => false,
             Admission::Probe => true,
-            Admission::WaitUntil(until) => return Admit::Later(until),
+            Admission::WaitUntil(until) => {
+                // An answer to an earlier request may show sooner that it works.
+                state.waiting.push_back(waker.clone());
+                return Admit::Later(until);
+            }
             Admission::ProbeOut => {
-                state.wait(waker);
+                state.waiting.push_back(waker.clone());
                 return Admit::Full;
             }
         };
@@ -96,10 +110,21 @@ impl Endpoint {
         Admit::Go(Pass { endpoint: Arc::clone(self), is_probe, is_done: false })
     }
 
-    /// Has all who wait look again: one that might have been woken in their place goes away.
+    /// Takes a pusher out of the line: it is about to look again by itself, or goes away.
+    pub(crate) fn step_out(&self, waker: &Waker) {
+        self.state.lock().step_out(waker);
+    }
+
+    /// Has all who wait look again: one that was told in their place may be going away.
     pub(crate) fn wake_waiting(&self) {
-        let waiting = std::mem::take(&mut self.state.lock().waiting);
-        waiting.into_iter().for_each(Waker::wake);
+        let mut state = self.state.lock();
+        state.called.clear();
+        std::mem::take(&mut state.waiting).into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether its last request was answered well.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.share.is_proven()
     }
 
     /// How many requests it takes at a time.
@@ -120,17 +145,22 @@ impl Drop for Endpoint {
 }
 
 impl State {
-    fn wait(&mut self, waker: &Waker) {
-        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
-            self.waiting.push_back(waker.clone());
-        }
+    /// For how many more requests there is room, beside what is kept for those that were called.
+    fn room(&self) -> usize {
+        self.window.limit().saturating_sub(self.in_flight + self.called.len())
+    }
+
+    fn step_out(&mut self, waker: &Waker) {
+        self.called.retain(|called| !called.will_wake(waker));
+        self.waiting.retain(|waiting| !waiting.will_wake(waker));
     }
 
     /// One request less is in flight: as many as there is room for may look again.
     fn leave(&mut self) {
         self.in_flight -= 1;
-        let room = self.window.limit().saturating_sub(self.in_flight).min(self.waiting.len());
-        for waker in self.waiting.drain(..room) {
+        for _ in 0..self.room() {
+            let Some(waker) = self.waiting.pop_front() else { return };
+            self.called.push(waker.clone());
             waker.wake();
         }
     }
@@ -144,6 +174,11 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
+    /// Whether it is the one request that shows whether the endpoint works again.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
     /// The request was acked after `latency`.
     pub(crate) fn succeed(mut self, latency: Duration) {
         self.is_done = true;
@@ -172,7 +207,7 @@ impl Pass {
         state.breaker.on_failure(now, kind, seed);
         if let Some(pause) = pause {
             state.window.on_retry_after();
-            state.breaker.pause_until(now.plus(pause));
+            state.paused_until = state.paused_until.max(Some(now.plus(pause)));
         }
         state.leave();
     }

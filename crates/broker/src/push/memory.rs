@@ -24,12 +24,17 @@ impl Memory {
     }
 
     /// Whether there is room for one more request; if not, the waker is called when there is.
-    pub(crate) fn has_room(&self, waker: &Waker) -> bool {
+    /// Endpoints that are not proven fill half of it at most, so that those that hang do not shut
+    /// out the others.
+    pub(crate) fn has_room(&self, is_proven: bool, waker: &Waker) -> bool {
         let mut state = self.state.lock();
-        if state.bytes < self.bytes_max {
+        let bytes_max = if is_proven { self.bytes_max } else { self.bytes_max / 2 };
+        if state.bytes < bytes_max {
             return true;
         }
-        state.waiting.push(waker.clone());
+        if !state.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+            state.waiting.push(waker.clone());
+        }
         false
     }
 
@@ -49,9 +54,10 @@ pub(crate) struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.memory.state.lock();
-        let was_full = state.bytes >= self.memory.bytes_max;
+        let before = state.bytes;
         state.bytes -= self.bytes;
-        if was_full && state.bytes < self.memory.bytes_max {
+        let bounds = [self.memory.bytes_max, self.memory.bytes_max / 2];
+        if bounds.iter().any(|bound| before >= *bound && state.bytes < *bound) {
             state.waiting.drain(..).for_each(Waker::wake);
         }
     }
@@ -79,12 +85,14 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let (one, two) = (memory.hold(60), memory.hold(60));
-        assert!(!memory.has_room(&waker));
-        assert!(!memory.has_room(&waker));
+        assert!(!memory.has_room(true, &waker));
+        assert!(!memory.has_room(true, &waker));
         drop(one);
-        assert_eq!(count.0.load(Ordering::SeqCst), 2);
-        assert!(memory.has_room(&waker));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert!(memory.has_room(true, &waker));
+        assert!(!memory.has_room(false, &waker), "half is for those that are proven");
         drop(two);
         assert_eq!(count.0.load(Ordering::SeqCst), 2);
+        assert!(memory.has_room(false, &waker));
     }
 }

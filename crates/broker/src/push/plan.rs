@@ -73,6 +73,7 @@ impl Plan {
             // What goes out in one round trip is read together.
             fetch_records: self.endpoint.limit().saturating_mul(records_max),
             is_push: true,
+            prefers_fresh: false,
         }
     }
 

@@ -22,6 +22,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
+use super::batch::BatchSize;
 use super::budget::{Slot, Turn};
 use super::chain::Chains;
 use super::endpoint::{Admit, Pass};
@@ -30,7 +31,7 @@ use super::exchange::{Answer, NoAnswer, Request};
 use super::memory::Hold;
 use super::plan::{Plan, is_pushed};
 use super::scheduler::Shared;
-use crate::consumer::Leasing;
+use crate::consumer::{Leasing, Want};
 use crate::error::{Error, Result};
 use crate::subscription::{Settlement, Subscription};
 
@@ -57,8 +58,12 @@ pub(super) struct Pusher {
     flights: HashMap<u64, Flight>,
     next_flight: u64,
     chains: Chains,
+    /// How often the subscription had been sent elsewhere when it was looked at last.
+    seeks: u64,
     /// Nothing is sent before its end.
     nap: Option<BoxFuture<'static, ()>>,
+    /// The endpoint is left alone until then, unless it shows sooner that it works.
+    pause: Option<(Moment, BoxFuture<'static, ()>)>,
     /// The next request waits for more messages until its end.
     lingering: Option<BoxFuture<'static, ()>>,
     /// It sends no more; what is in flight may end.
@@ -108,6 +113,7 @@ impl Pusher {
     /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
     pub(super) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>) -> Option<Self> {
         let plan = Plan::new(&shared, subscription.settings())?;
+        let seeks = subscription.seeks();
         let leasing = Leasing::new(Arc::clone(&subscription), Arc::clone(&shared.runtime));
         Some(Self {
             shared,
@@ -121,7 +127,9 @@ impl Pusher {
             flights: HashMap::new(),
             next_flight: 0,
             chains: Chains::default(),
+            seeks,
             nap: None,
+            pause: None,
             lingering: None,
             is_draining: false,
             has_warned: false,
@@ -136,6 +144,7 @@ impl Pusher {
             return false;
         }
         self.is_draining = self.shared.is_draining();
+        self.notice_seek();
         if Arc::ptr_eq(&settings, &self.plan.settings) {
             return true;
         }
@@ -145,8 +154,17 @@ impl Pusher {
             self.plan.endpoint.wake_waiting();
         }
         self.plan = plan.after(&mut self.plan);
-        (self.nap, self.lingering, self.turn) = (None, None, None);
+        (self.nap, self.pause, self.lingering, self.turn) = (None, None, None, None);
         true
+    }
+
+    /// After a seek what is in flight is no longer the next of its lane.
+    fn notice_seek(&mut self) {
+        let seeks = self.subscription.seeks();
+        if std::mem::replace(&mut self.seeks, seeks) != seeks {
+            self.cut_off();
+            self.chains = Chains::default();
+        }
     }
 
     /// Ends every request in flight at once. What they carried counts as never sent.
@@ -166,6 +184,8 @@ impl Pusher {
         for _ in 0..STEPS_MAX {
             let settled = self.requests.poll_next_unpin(context);
             if let Poll::Ready(Some((flight, answer))) = &settled {
+                // It looks again in a moment, and need not be woken for that.
+                self.plan.endpoint.step_out(context.waker());
                 self.settle(*flight, answer);
             }
             if self.is_draining && self.requests.is_empty() {
@@ -206,15 +226,15 @@ impl Pusher {
         let pass = match self.plan.endpoint.admit(now, context.waker()) {
             Admit::Go(pass) => pass,
             Admit::Full => {
-                self.turn = None;
+                self.stand_back();
                 return Ok(Turned::Wait);
             }
             Admit::Later(until) => {
-                self.turn = None;
-                self.leasing.let_go();
-                return Ok(self.nap_until(until, context));
+                self.stand_back();
+                return Ok(self.pause_until(until, context));
             }
         };
+        self.pause = None;
         if let Some(Err(until)) = self.plan.rate.as_mut().map(|rate| rate.take(now)) {
             return Ok(self.nap_until(until, context));
         }
@@ -230,9 +250,11 @@ impl Pusher {
     fn send_with(&mut self, pass: Pass, now: Moment, context: &mut Context<'_>) -> Result<Turned> {
         let share = &self.plan.endpoint.share;
         let Poll::Ready(slot) = share.poll_slot(&mut self.turn, now, context) else {
+            self.leasing.let_go();
             return Ok(Turned::Wait);
         };
-        if !self.shared.memory.has_room(context.waker()) {
+        if !self.shared.memory.has_room(share.is_proven(), context.waker()) {
+            self.leasing.let_go();
             return Ok(Turned::Wait);
         }
         let consumer = match self.asking {
@@ -246,11 +268,14 @@ impl Pusher {
         if self.lingers(now, consumer, context)? {
             return Ok(Turned::Wait);
         }
-        let Poll::Ready(leases) = self.leasing.poll_lease(consumer, &self.plan.want(), context)
-        else {
+        // A message that failed may be to blame for the breaker: one that never did is a better
+        // probe, and is not held up by the other.
+        let want = Want { prefers_fresh: pass.is_probe(), ..self.plan.want() };
+        let Poll::Ready(leases) = self.leasing.poll_lease(consumer, &want, context) else {
             return Ok(Turned::Wait);
         };
         let leases = leases?;
+        self.notice_seek();
         (self.asking, self.lingering, self.has_warned) = (None, None, false);
         self.send(consumer, &leases, pass, slot);
         Ok(Turned::On)
@@ -266,9 +291,10 @@ impl Pusher {
         let Some(batch) = self.plan.settings.batch.filter(|batch| !batch.linger.is_zero()) else {
             return Ok(false);
         };
-        let enough = u64::from(batch.messages);
-        let available = self.subscription.wait_for(enough, consumer, context.waker())?;
-        if available == 0 || available >= enough {
+        let size = self.plan.batch.as_ref().map_or(1, BatchSize::messages) as u64;
+        let available = self.subscription.wait_for(size, consumer, context.waker())?;
+        self.leasing.leave_line();
+        if available == 0 || available >= size {
             return Ok(false);
         }
         let clock = &self.shared.runtime.clock;
@@ -328,12 +354,16 @@ impl Pusher {
     fn refuse(&mut self, leases: &[Lease], error: &Unsendable) {
         tracing::error!(subscription = %self.subscription.name(), %error, "cannot be sent");
         let failure = Failure::of("unreadable");
+        let is_alone = leases.len() == 1;
         let settlement = || match error {
-            Unsendable::Malformed(_) => Settlement::Fail(&failure),
-            Unsendable::NoToken(_) => Settlement::GiveBack,
+            Unsendable::Malformed(_) if is_alone => Settlement::Fail(&failure),
+            Unsendable::Malformed(_) | Unsendable::NoToken(_) => Settlement::GiveBack,
         };
         let settled = leases.iter().map(|lease| (lease.ack_id, settlement()));
         self.subscription.settle_pushed(settled);
+        if let Some(batch) = &mut self.plan.batch {
+            batch.on_failure();
+        }
         self.nap = Some(self.shared.runtime.clock.sleep_until(self.now().plus(ERROR_NAP)));
     }
 
@@ -352,6 +382,29 @@ impl Pusher {
         }
         let epoch = first.ack_id.epoch();
         Some(Chain { previous: self.chains.last(lane), epoch: epoch.0 })
+    }
+
+    /// It cannot send: it gives up its place, and an endpoint that does not work pins nothing.
+    fn stand_back(&mut self) {
+        self.turn = None;
+        if !self.plan.endpoint.is_proven() {
+            self.leasing.let_go();
+        }
+    }
+
+    /// Looks again then, or when it is woken before.
+    fn pause_until(&mut self, until: Moment, context: &mut Context<'_>) -> Turned {
+        let clock = &self.shared.runtime.clock;
+        if self.pause.as_ref().is_none_or(|(planned, _)| *planned != until) {
+            self.pause = Some((until, clock.sleep_until(until)));
+        }
+        let is_over =
+            self.pause.as_mut().is_none_or(|(_, timer)| timer.as_mut().poll(context).is_ready());
+        if is_over {
+            self.pause = None;
+            return Turned::On;
+        }
+        Turned::Wait
     }
 
     fn nap_until(&mut self, until: Moment, context: &mut Context<'_>) -> Turned {

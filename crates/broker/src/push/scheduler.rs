@@ -183,6 +183,11 @@ impl Scheduler {
         self.workers.iter().for_each(|worker| worker.task.abort());
     }
 
+    /// Cuts off what is in flight without waiting any longer.
+    pub(crate) fn hurry(&self) {
+        self.enter(STOPPING);
+    }
+
     fn enter(&self, phase: u8) {
         self.shared.phase.store(phase, Ordering::SeqCst);
         self.running.pushers.lock().values().for_each(|pusher| pusher.notify_one());

@@ -1,7 +1,8 @@
 //! How many requests an endpoint is sent at a time.
 //!
 //! ```text
-//! limit   slow start: +1 a success   ╱╲      then +1 a round trip
+//! limit   slow start: +1 a success   ╱╲      then +1 a round trip, or far less while answers take
+//!                                            longer than they did at best: the requests queue there
 //!   │                              ╱    ╲ halved          ___----
 //!   │                            ╱        ╲_______-----╱
 //!   4 ─────────────────────────╱
@@ -19,6 +20,10 @@ const MAX: u64 = 3_000;
 const THRESHOLD_MIN: u64 = 64;
 /// Growth waits while answers take longer than this.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
+/// Answers that take longer than twice the best and this are held up by others of ours.
+const QUEUES_FROM: Duration = Duration::from_millis(2);
+/// In so many round trips a window grows by one then.
+const QUEUED_ROUNDS: u64 = 8;
 /// Failures within this time count as one round trip, where the endpoint never answered or
 /// answers faster.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
@@ -42,6 +47,8 @@ pub(crate) struct Window {
     /// The limit before the failures in a row that are being counted.
     before: Option<u64>,
     latency: Option<Duration>,
+    /// The shortest time an answer took since the window was last cut.
+    best: Option<Duration>,
     /// The smoothed share of acks, in parts of `ONE`.
     acked: u64,
     halved_at: Option<Moment>,
@@ -76,6 +83,7 @@ impl Window {
             threshold: MAX * ONE,
             before: None,
             latency: None,
+            best: None,
             acked: ONE,
             halved_at: None,
             round: Round::begin(START),
@@ -96,8 +104,13 @@ impl Window {
         let kept = smoothed / LATENCY_PARTS * (LATENCY_PARTS - 1);
         self.latency = Some(kept + latency / LATENCY_PARTS);
         self.round.in_flight = self.round.in_flight.max(in_flight);
+        self.best = Some(self.best.map_or(latency, |best| best.min(latency)));
         if self.round.is_window_used() && self.may_grow() {
-            let by = if self.limit < self.threshold { ONE } else { ONE * ONE / self.limit };
+            let by = match self.limit {
+                limit if self.queues() => ONE * ONE / limit / QUEUED_ROUNDS,
+                limit if limit < self.threshold => ONE,
+                limit => ONE * ONE / limit,
+            };
             self.limit = (self.limit + by).min(MAX * ONE);
         }
         self.round.left = self.round.left.saturating_sub(1);
@@ -131,12 +144,19 @@ impl Window {
         self.round = Round::begin(self.limit());
     }
 
+    /// Whether what is in flight holds itself up: more of it would only wait longer.
+    fn queues(&self) -> bool {
+        let best = self.best.unwrap_or_default();
+        self.latency.is_some_and(|latency| latency > best * 2 + QUEUES_FROM)
+    }
+
     fn may_grow(&self) -> bool {
         self.acked >= ACKED_MIN && self.latency.is_none_or(|latency| latency <= LATENCY_MAX)
     }
 
     fn shrink_to(&mut self, limit: u64) {
         self.before.get_or_insert(self.limit);
+        self.best = None;
         self.threshold = (self.limit / 2).max(THRESHOLD_MIN * ONE);
         self.limit = limit.max(ONE);
         self.round = Round::begin(self.limit());
@@ -173,6 +193,18 @@ mod tests {
         assert_eq!(window.limit(), 2_048);
         succeed(&mut window, QUICK, 2);
         assert_eq!(window.limit(), 3_000);
+    }
+
+    #[test]
+    fn it_hardly_grows_while_requests_only_queue_at_the_endpoint() {
+        let mut window = Window::new();
+        succeed(&mut window, QUICK, 5);
+        assert_eq!(window.limit(), 128);
+        // 100 ms where 5 ms were enough.
+        succeed(&mut window, 20 * QUICK, 1);
+        let from = window.limit();
+        succeed(&mut window, 20 * QUICK, 80);
+        assert!((from + 8..=from + 12).contains(&window.limit()), "{from} {}", window.limit());
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Ask<'ask> {
     pub(crate) has_waited: bool,
     /// Pushing itself asks: it alone may while messages are pushed.
     pub(crate) is_push: bool,
+    /// Those never delivered go before those that failed.
+    pub(crate) prefers_fresh: bool,
     pub(crate) waker: &'ask Waker,
 }
 
@@ -117,6 +119,7 @@ impl Subscription {
             ack_deadline: ask.ack_deadline.unwrap_or(settings.ack_deadline),
             retained_since: self.topic.leasable_since(now.wall, settings.message_retention),
             indexed_max,
+            prefers_fresh: ask.prefers_fresh,
         };
         let mut source = Source::new(&*self.runtime.log, self.topic.id(), &mut ask.fetched);
         let mut effects = Effects::default();

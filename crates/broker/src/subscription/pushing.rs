@@ -87,6 +87,11 @@ impl Subscription {
         Ok(available)
     }
 
+    /// How often it was sent elsewhere (seek) since the start.
+    pub(crate) fn seeks(&self) -> u64 {
+        self.state.lock().seeks
+    }
+
     /// Whether it is deleted.
     pub(crate) fn is_deleted(&self) -> bool {
         self.state.lock().is_deleted

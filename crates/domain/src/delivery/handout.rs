@@ -46,6 +46,7 @@ pub(super) fn lease(
         records_left: request.records_max,
         bytes_left: request.bytes_max,
         passed: 0,
+        prefers_fresh: request.prefers_fresh,
         out,
         effects,
     };
@@ -81,6 +82,8 @@ struct Handout<'call> {
     bytes_left: usize,
     /// Records looked at and not leased.
     passed: usize,
+    /// Fresh records are yet to be looked at first.
+    prefers_fresh: bool,
     out: &'call mut Vec<Lease>,
     effects: &'call mut Effects,
 }
@@ -121,6 +124,12 @@ impl Handout<'_> {
     fn step(&mut self, source: &mut dyn Source) -> Result<(), Stop> {
         let records_max = u64::try_from(self.records_left).unwrap_or(u64::MAX);
         let records_max = records_max.min(self.load.messages_room());
+        if std::mem::take(&mut self.prefers_fresh) {
+            match self.read_fresh(narrow(records_max), source) {
+                Err(Stop::Status(LeaseStatus::Drained)) => {}
+                other => return other,
+            }
+        }
         if let Some(run) = self.delivery.returned.next_run(records_max) {
             return self.read_returned(run, source);
         }

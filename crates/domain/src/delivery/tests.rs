@@ -49,6 +49,7 @@ fn lease(delivery: &mut Delivery, consumer: ConsumerId, records_max: usize) -> V
         ack_deadline: 10 * SECOND,
         retained_since: Timestamp(0),
         indexed_max: INDEXED_MAX,
+        prefers_fresh: false,
     };
     let mut out = Vec::new();
     delivery.lease(START, &request, &mut Dense(5_000_000), &mut out, &mut Effects::default());

@@ -42,15 +42,16 @@ pub(crate) fn message_json(record: &Record) -> Result<Bytes, Malformed> {
     Ok(out.into())
 }
 
-/// The data of the message, not copied.
+/// The data of the message. Copied: the record is part of a large buffer, which a request that
+/// hangs must not keep.
 pub(super) fn data(record: &Record) -> Result<Bytes, Malformed> {
-    let mut found = Bytes::new();
+    let mut found: &[u8] = &[];
     for part in parts(&record.body) {
         if let Part::Data(data) = part? {
-            found = record.body.slice_ref(data);
+            found = data;
         }
     }
-    Ok(found)
+    Ok(Bytes::copy_from_slice(found))
 }
 
 fn put_attribute(out: &mut Vec<u8>, key: &str, value: &str) {

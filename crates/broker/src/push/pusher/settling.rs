@@ -40,7 +40,9 @@ impl Pusher {
             Outcome::Failed { kind, failure, .. } => {
                 let longest = self.plan.rules.retry.as_ref().map(Backoff::longest);
                 let pause = failure.retry_after.min(longest.or(failure.retry_after));
-                pass.fail(now.moment, kind, pause, key);
+                // Endpoints of one host that fail together are not tried together.
+                let seed = key ^ self.subscription.id().0.rotate_left(32);
+                pass.fail(now.moment, kind, pause, seed);
             }
         }
         self.idle.push(consumer);

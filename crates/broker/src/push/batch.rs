@@ -1,7 +1,7 @@
 //! How many messages go in one request, and how many of them the answer acks.
 
 use domain::push::BatchPush;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// How many messages the next request of a lane may carry. A request that fails is sent again
 /// as single messages, so that only the one that cannot be taken spends attempts.
@@ -34,23 +34,36 @@ impl BatchSize {
     }
 }
 
+/// What some servers write in front of their JSON.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How many of `sent` messages, counted from the first, a successful answer with this body acks:
-/// what a JSON object says in `acked`, and all of them where it says nothing.
+/// what a JSON object says in `acked`, and all of them where it says nothing or the body is no
+/// object. One that begins as an object and cannot be read, because it was cut off or `acked` is
+/// no whole number, acks none: it may have been about to say so, and a message sent twice is
+/// better than one that is lost.
 pub(crate) fn acked(body: &[u8], sent: usize) -> usize {
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body).trim_ascii_start();
     // A JSON array would be read as the fields of the object in their order.
-    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+    if body.first() != Some(&b'{') {
         return sent;
     }
     match serde_json::from_slice::<BatchAnswer>(body) {
         Ok(BatchAnswer { acked: Some(acked) }) => usize::try_from(acked).unwrap_or(sent).min(sent),
-        _ => sent,
+        Ok(BatchAnswer { acked: None }) => sent,
+        Err(_) => 0,
     }
 }
 
 #[derive(Deserialize)]
 struct BatchAnswer {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     acked: Option<u64>,
+}
+
+/// What is there is a number: `null` is not the same as nothing.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    u64::deserialize(deserializer).map(Some)
 }
 
 #[cfg(test)]
@@ -75,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_with_a_whole_number_acks_a_part() {
+    fn an_object_with_a_whole_number_acks_a_part() {
         let long = format!(r#"{{"note": "{}", "acked": 2}}"#, "x".repeat(60_000));
         for (body, expected) in [
             (r#"{"acked": 3}"#, 3),
@@ -91,20 +104,40 @@ mod tests {
             ("3", 10),
             ("[3]", 10),
             (r#"[{"acked": 3}]"#, 10),
-            (r#"{"acked": "3"}"#, 10),
-            (r#"{"acked": 3.0}"#, 10),
-            (r#"{"acked": -1}"#, 10),
-            (r#"{"acked": null}"#, 10),
-            (r#"{"acked": 1e1}"#, 10),
-            (r#"{"acked": 99999999999999999999}"#, 10),
-            (r#"{"acked": 3, "acked": 4}"#, 10),
-            (r#"{"acked": 3"#, 10),
-            (r#"{"acked": 3} x"#, 10),
+            (r#"{"note": null}"#, 10),
+            ("\u{feff}{\"acked\": 3}", 3),
         ] {
             assert_eq!(acked(body.as_bytes(), 10), expected, "{body:.60}");
         }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_acks_nothing() {
         let deep = format!(r#"{{"a": {}"#, "[".repeat(60_000));
-        assert_eq!(acked(deep.as_bytes(), 10), 10);
+        for body in [
+            r#"{"acked": "3"}"#,
+            r#"{"acked": 3.0}"#,
+            r#"{"acked": -1}"#,
+            r#"{"acked": null}"#,
+            r#"{"acked": 1e1}"#,
+            r#"{"acked": 99999999999999999999}"#,
+            r#"{"acked": 3, "acked": 4}"#,
+            r#"{"acked": 3,}"#,
+            r#"{"acked": 3} x"#,
+            r#"{"note": "cut"#,
+            deep.as_str(),
+        ] {
+            assert_eq!(acked(body.as_bytes(), 10), 0, "{body:.60}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_anywhere_acks_nothing() {
+        let whole = " {\"note\": \"größe\", \"acked\": 4}";
+        assert_eq!(acked(whole.as_bytes(), 10), 4);
+        for end in 2..whole.len() {
+            assert_eq!(acked(&whole.as_bytes()[..end], 10), 0, "{end} bytes");
+        }
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -152,10 +152,11 @@ pub(super) struct FolderLock {
 }
 
 impl FolderLock {
-    /// Makes the folder if need be and locks it; `InUse` if someone else has it.
+    /// Makes the folder if need be and locks it; `InUse` if someone else has it. A folder that is
+    /// made is for its owner alone: messages and signing secrets are in it.
     pub(super) fn take(folder: &Path) -> Result<Self> {
         let io = |error: io::Error| Error::Unavailable(Arc::new(error));
-        fs::create_dir_all(folder).map_err(io)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(folder.join(LOCK)).map_err(io)?;
@@ -169,6 +170,8 @@ impl FolderLock {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -178,6 +181,18 @@ mod tests {
         assert!(matches!(FolderLock::take(folder.path()), Err(Error::InUse(_))));
         drop(first);
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_made_is_for_its_owner_alone() {
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        let outer = tempfile::tempdir().unwrap();
+        let made = outer.path().join("data");
+        drop(FolderLock::take(&made).unwrap());
+        assert_eq!(mode(&made), 0o700);
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o750)).unwrap();
+        FolderLock::take(&made).unwrap();
+        assert_eq!(mode(&made), 0o750, "whoever changes it has reasons");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::backoffs::Waiting;
 use super::lane::{Hold, LaneId, Trouble};
 use super::leases::{Held, Way};
 use super::returned::{Back, Standing};
-use super::{Delivery, Effects};
+use super::{Delivery, Effects, Settings};
 use crate::backoff::Backoff;
 use crate::limits::BACKOFF_MAX_DEFAULT;
 use crate::offset::Offset;
@@ -42,6 +42,14 @@ impl Failure {
     pub const NACK: Self = Self::of("nack");
     /// The ack deadline passed.
     pub const EXPIRED: Self = Self::of("expired");
+}
+
+impl Settings {
+    /// How long is waited where a consumer asks to be left alone for `asked`: up to the longest
+    /// backoff, and up to the default's longest where there is no backoff.
+    pub fn retry_after_allowed(&self, asked: Duration) -> Duration {
+        asked.min(self.retry.as_ref().map_or(BACKOFF_MAX_DEFAULT, Backoff::longest))
+    }
 }
 
 /// A record that was tried as often as it may be.
@@ -176,8 +184,7 @@ impl Delivery {
         }
         let retry = self.settings.retry.as_ref();
         let backoff = retry.map(|retry| retry.after(count, self.seed(offset, count)));
-        let longest = retry.map_or(BACKOFF_MAX_DEFAULT, Backoff::longest);
-        let asked = failure.retry_after.map(|asked| asked.min(longest));
+        let asked = failure.retry_after.map(|asked| self.settings.retry_after_allowed(asked));
         let due = match backoff.max(asked) {
             Some(wait) => now.wall.plus(wait),
             None => Timestamp(0),

@@ -208,3 +208,15 @@ fn backlog_and_what_is_available_are_counted_without_reading() {
     assert_eq!((delivery.backlog(end), delivery.available(end)), (9, 8));
     assert_eq!(effects.returned, 1);
 }
+
+#[test]
+fn a_consumer_is_left_alone_no_longer_than_the_longest_backoff() {
+    let plain = Settings::plain(10 * SECOND);
+    assert_eq!(plain.retry_after_allowed(599 * SECOND), 599 * SECOND);
+    assert_eq!(plain.retry_after_allowed(601 * SECOND), 600 * SECOND);
+    let steps = Backoff::Ladder([5 * SECOND, 3_600 * SECOND, 60 * SECOND].into());
+    let ladder = Settings { retry: Some(steps), ..plain };
+    assert_eq!(ladder.retry_after_allowed(3_600 * SECOND), 3_600 * SECOND);
+    assert_eq!(ladder.retry_after_allowed(86_400 * SECOND), 3_600 * SECOND);
+    assert_eq!(ladder.retry_after_allowed(Duration::ZERO), Duration::ZERO);
+}

@@ -43,8 +43,9 @@ pub fn warnings(
     }
     if becomes(hurries_to_dead_letters) {
         warnings.push(
-            "a push that fails is tried again as soon as the endpoint takes requests, and soon is \
-             a dead letter: set a retry policy or postrider.backoff to wait in between"
+            "a push that fails may be a dead letter within seconds: without a retry policy the \
+             first wait is 100 ms and each further one twice as long, up to 60 s, unless \
+             push.retry_default says otherwise; set a retry policy or postrider.backoff"
                 .to_owned(),
         );
     }

@@ -132,6 +132,9 @@ pub const SECRET_BYTES_MIN: usize = 24;
 pub const SECRET_BYTES_MAX: usize = 64;
 /// How long a secret counts after it was rotated. Ours.
 pub const SECRET_PREVIOUS_VALID: Duration = Duration::from_secs(DAY_S);
+/// Rotated secrets that count beside the present one, at most. Ours: each makes every request
+/// dearer and its header longer.
+pub const SECRETS_PREVIOUS_MAX: usize = 5;
 /// Messages of one batch, at most. Ours: what one publish holds.
 pub const BATCH_MESSAGES_MAX: u32 = 1_000;
 /// Bytes of one batch that a subscription may ask for, at least. Ours.

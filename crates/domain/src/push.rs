@@ -9,7 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::Invalid;
-use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRET_PREVIOUS_VALID};
+use crate::limits::{
+    SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRET_PREVIOUS_VALID, SECRETS_PREVIOUS_MAX,
+};
 use crate::time::Timestamp;
 
 /// Most bytes of an endpoint's address.
@@ -211,31 +213,42 @@ impl Default for BatchPush {
     }
 }
 
-/// Standard Webhooks signatures: the secret, and the one before it while both count.
+/// Standard Webhooks signatures: the secret, and those before it while they count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signing {
     /// What requests are signed with.
     pub secret: Secret,
-    /// The secret before it, and until when requests are signed with it too.
-    pub previous: Option<(Secret, Timestamp)>,
+    /// The secrets before it, the latest first, and until when requests are signed with each of
+    /// them too. At most `SECRETS_PREVIOUS_MAX`.
+    pub previous: Vec<(Secret, Timestamp)>,
 }
 
 impl Signing {
     /// Signs with `secret` alone.
     pub fn new(secret: Secret) -> Self {
-        Self { secret, previous: None }
+        Self { secret, previous: Vec::new() }
     }
 
     /// Signs with `secret` from `now` on, and for a day with the one before it too, so that a
-    /// receiver that knows only one of them finds its signature.
+    /// receiver that knows only one of them finds its signature. Those before that one keep the
+    /// rest of their own day; of too many the oldest goes. The present secret changes nothing.
     pub fn rotated(&self, secret: Secret, now: Timestamp) -> Self {
+        if secret == self.secret {
+            return self.clone();
+        }
         let until = now.plus(SECRET_PREVIOUS_VALID);
-        Self { secret, previous: Some((self.secret.clone(), until)) }
+        let earlier = self.previous.iter().filter(|(_, until)| *until > now).cloned();
+        let previous = std::iter::once((self.secret.clone(), until))
+            .chain(earlier)
+            .filter(|(earlier, _)| *earlier != secret)
+            .take(SECRETS_PREVIOUS_MAX)
+            .collect();
+        Self { secret, previous }
     }
 
-    /// Until when the secret before it counts; `None` = it does not.
+    /// Until when the last of the secrets before it counts; `None` = none does.
     pub fn previous_valid_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.previous.as_ref().map(|(_, until)| *until).filter(|until| *until > now)
+        self.previous.iter().map(|(_, until)| *until).filter(|until| *until > now).max()
     }
 }
 
@@ -372,8 +385,33 @@ mod tests {
         let now = Timestamp(5_000_000);
         let until = now.plus(Duration::from_secs(86_400));
         let rotated = Signing::new(old.clone()).rotated(new.clone(), now);
-        assert_eq!(rotated, Signing { secret: new, previous: Some((old, until)) });
+        assert_eq!(rotated, Signing { secret: new.clone(), previous: vec![(old, until)] });
         assert_eq!(rotated.previous_valid_until(now), Some(until));
         assert_eq!(rotated.previous_valid_until(until), None);
+        assert_eq!(rotated.rotated(new, now.plus(Duration::from_secs(60))), rotated);
+    }
+
+    #[test]
+    fn each_earlier_secret_keeps_its_own_day() {
+        let secret = |byte: u8| Secret::new(&[byte; 32]);
+        let hour = |hours: u64| Timestamp(5_000_000).plus(Duration::from_secs(3_600 * hours));
+        let first = Signing::new(secret(0)).rotated(secret(1), hour(0));
+        let second = first.rotated(secret(2), hour(1));
+        assert_eq!(second.previous, [(secret(1), hour(25)), (secret(0), hour(24))]);
+        assert_eq!(second.previous_valid_until(hour(2)), Some(hour(25)));
+        let third = second.rotated(secret(3), hour(24));
+        assert_eq!(third.previous, [(secret(2), hour(48)), (secret(1), hour(25))]);
+        let back = second.rotated(secret(0), hour(2));
+        assert_eq!(back.previous, [(secret(2), hour(26)), (secret(1), hour(25))]);
+    }
+
+    #[test]
+    fn of_too_many_earlier_secrets_the_oldest_goes() {
+        let now = Timestamp(5_000_000);
+        let secret = |byte: u8| Secret::new(&[byte; 32]);
+        let many = (1..=7)
+            .fold(Signing::new(secret(0)), |signing, byte| signing.rotated(secret(byte), now));
+        let kept: Vec<Secret> = many.previous.into_iter().map(|(secret, _)| secret).collect();
+        assert_eq!(kept, [6, 5, 4, 3, 2].map(secret));
     }
 }

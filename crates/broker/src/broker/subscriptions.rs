@@ -112,7 +112,8 @@ impl Broker {
     }
 
     /// Signs the pushes of a subscription with `secret` from now on, or with one that is made, and
-    /// for a day with the one before it too. Returns the new one and when that day ends.
+    /// for a day with the one before it too. Returns the new one and when the last secret before
+    /// it ends.
     pub async fn rotate_secret(
         &self,
         name: &SubscriptionName,

@@ -115,6 +115,9 @@ pub(super) struct SigningForm {
     secret: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous: Option<PreviousForm>,
+    /// Those before the previous one, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<PreviousForm>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,26 +128,25 @@ struct PreviousForm {
 
 impl From<&Signing> for SigningForm {
     fn from(signing: &Signing) -> Self {
-        Self {
-            secret: signing.secret.text(),
-            previous: signing
-                .previous
-                .as_ref()
-                .map(|(secret, until)| PreviousForm { secret: secret.text(), until_us: until.0 }),
-        }
+        let mut forms = signing
+            .previous
+            .iter()
+            .map(|(secret, until)| PreviousForm { secret: secret.text(), until_us: until.0 });
+        Self { secret: signing.secret.text(), previous: forms.next(), earlier: forms.collect() }
     }
 }
 
 impl SigningForm {
     pub(super) fn read(self) -> Result<Signing, Unreadable> {
-        let previous = match self.previous {
-            Some(form) => {
-                let secret = Secret::parse("signing.previous.secret", &form.secret)?;
-                Some((secret, Timestamp(form.until_us)))
-            }
-            None => None,
+        let read = |form: PreviousForm| {
+            let secret = Secret::parse("signing.previous.secret", &form.secret)?;
+            Ok((secret, Timestamp(form.until_us)))
         };
-        Ok(Signing { secret: Secret::parse("signing.secret", &self.secret)?, previous })
+        let previous = self.previous.into_iter().chain(self.earlier).map(read);
+        Ok(Signing {
+            secret: Secret::parse("signing.secret", &self.secret)?,
+            previous: previous.collect::<Result<_, Unreadable>>()?,
+        })
     }
 }
 

@@ -334,7 +334,9 @@ mod tests {
             method: Method::Put,
             signing: Some(Signing {
                 secret: Secret::new(&[1; 32]),
-                previous: Some((Secret::new(&[2; 24]), Timestamp(99))),
+                previous: [(2, 99), (3, 98), (4, 97)]
+                    .map(|(byte, until)| (Secret::new(&[byte; 24]), Timestamp(until)))
+                    .to_vec(),
             }),
             batch: Some(BatchPush::default()),
             rate_max: Some(50),
@@ -378,6 +380,23 @@ mod tests {
         let read = StoredSubscription::decode(NAME, value).unwrap();
         assert_eq!(read.settings, plain());
         assert_eq!((read.topic, read.cursor), (TopicId(9), Offset(3)));
+    }
+
+    #[test]
+    fn a_single_previous_secret_still_reads() {
+        let (secret, previous) = (Secret::new(&[1; 32]), Secret::new(&[2; 32]));
+        let value = format!(
+            r#"{{"topic":"projects/p/topics/orders","topic_id":9,"cursor":3,
+            "ack_deadline_ms":10000,"retain_acked_messages":false,
+            "message_retention_ms":604800000,"labels":{{}},"expiration_ms":2678400000,
+            "start":"latest","signing":{{"secret":"{}",
+            "previous":{{"secret":"{}","until_us":99}}}}}}"#,
+            secret.text(),
+            previous.text(),
+        );
+        let read = StoredSubscription::decode(NAME, value.as_bytes()).unwrap().settings;
+        let previous = vec![(previous, Timestamp(99))];
+        assert_eq!(read.signing, Some(Signing { secret, previous }));
     }
 
     #[test]

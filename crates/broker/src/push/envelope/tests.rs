@@ -109,7 +109,7 @@ fn what_is_empty_is_left_out() {
 fn a_batch_is_an_array_also_of_one() {
     let mut settings = settings("http://localhost/");
     settings.batch = Some(BatchPush { messages: 10, bytes: 1_000, linger: Duration::ZERO });
-    settings.signing = Some(Signing { secret: Secret::new(&[7; 24]), previous: None });
+    settings.signing = Some(Signing::new(Secret::new(&[7; 24])));
     let chain = Some(Chain { previous: Some(Offset(4)), epoch: 9 });
     let message = published(b"x", &[], "k");
     let leases = [lease(5, &message), lease(6, &message), lease(8, &message)];
@@ -132,7 +132,7 @@ fn a_batch_is_an_array_also_of_one() {
 #[test]
 fn a_signed_request_has_the_signature_of_what_is_sent() {
     let mut settings = settings("http://localhost/");
-    let signing = Signing { secret: Secret::new(&[7; 24]), previous: None };
+    let signing = Signing::new(Secret::new(&[7; 24]));
     settings.signing = Some(signing.clone());
     let request = request(&settings, &[lease(5, &published(b"x", &[], ""))], None);
     let expected = Signer::new(&signing).header(b"5", TIME, &request.body);

@@ -1,5 +1,7 @@
 //! How a subscription pushes: where to, in what form, signed how, how much at a time.
 
+mod header;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use crate::limits::{
     SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRET_PREVIOUS_VALID, SECRETS_PREVIOUS_MAX,
 };
 use crate::time::Timestamp;
+
+pub use header::{is_reserved_header, is_secret_header};
 
 /// Most bytes of an endpoint's address.
 pub const ENDPOINT_BYTES_MAX: usize = 2_048;

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use domain::delivery::Lease;
 use domain::message::Malformed;
-use domain::push::{Endpoint, Form};
+use domain::push::{Endpoint, Form, is_reserved_header, is_secret_header};
 use domain::{Offset, Subscription, Timestamp};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -22,7 +22,7 @@ pub(crate) use built::Built;
 
 use super::exchange::Request;
 use super::signature::Signer;
-use metadata::{Metadata, is_reserved};
+use metadata::Metadata;
 
 const SEQUENCE: HeaderName = HeaderName::from_static("postrider-sequence");
 const PREVIOUS_SEQUENCE: HeaderName = HeaderName::from_static("postrider-previous-sequence");
@@ -227,9 +227,11 @@ fn fixed_headers(
 ) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in &settings.headers {
-        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value))
-            && !is_reserved(&name)
+        if let (Ok(name), Ok(mut value)) =
+            (name.parse::<HeaderName>(), HeaderValue::from_str(value))
+            && !is_reserved_header(&name)
         {
+            value.set_sensitive(is_secret_header(&name));
             headers.insert(name, value);
         }
     }

@@ -1,11 +1,9 @@
 //! What is told about a message in headers where its data is sent alone.
 
 use domain::message::{Malformed, Part, parts};
+use domain::push::is_reserved_header;
 use domain::{Record, SubscriptionName};
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::rfc3339;
@@ -15,29 +13,6 @@ const MESSAGE_ID: HeaderName = HeaderName::from_static("x-goog-pubsub-message-id
 const PUBLISH_TIME: HeaderName = HeaderName::from_static("x-goog-pubsub-publish-time");
 const ORDERING_KEY: HeaderName = HeaderName::from_static("x-goog-pubsub-ordering-key");
 const DELIVERY_ATTEMPT: HeaderName = HeaderName::from_static("x-goog-pubsub-delivery-attempt");
-
-/// Headers that say how the request itself travels.
-const TRAVEL: [HeaderName; 11] = [
-    HOST,
-    CONTENT_LENGTH,
-    CONNECTION,
-    TRANSFER_ENCODING,
-    TE,
-    TRAILER,
-    UPGRADE,
-    EXPECT,
-    PROXY_AUTHORIZATION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
-
-/// Headers whose names begin like this are ours, Google's or those of signatures.
-const OURS: [&str; 3] = ["postrider-", "x-goog-pubsub-", "webhook-"];
-
-/// Whether neither a setting nor an attribute may set this header.
-pub(super) fn is_reserved(name: &HeaderName) -> bool {
-    TRAVEL.contains(name) || OURS.iter().any(|ours| name.as_str().starts_with(ours))
-}
 
 /// What is told about all messages of a subscription.
 pub(super) struct Metadata {
@@ -85,7 +60,7 @@ impl Metadata {
 
 fn put_attribute(key: &str, value: &str, headers: &mut HeaderMap) {
     if let (Ok(name), Ok(value)) = (key.parse::<HeaderName>(), HeaderValue::from_str(value))
-        && !is_reserved(&name)
+        && !is_reserved_header(&name)
         && name != AUTHORIZATION
         && !headers.contains_key(&name)
     {

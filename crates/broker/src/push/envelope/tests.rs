@@ -183,6 +183,7 @@ fn metadata_and_attributes_are_headers_where_they_can_be() {
         ("x-mine", "forged"),
         ("user-agent", "forged"),
         ("authorization", "forged"),
+        ("proxy-authorization", "forged"),
         ("host", "forged"),
         ("content-length", "0"),
         ("connection", "close"),
@@ -257,6 +258,23 @@ fn authorization_is_the_token_or_ones_own_or_user_and_password() {
     let request = template.request(&parcel, TIME, Some(&token), TIMEOUT).unwrap();
     assert_eq!(request.headers["authorization"], "Bearer t");
     assert_eq!(request.headers.get_all("authorization").iter().count(), 1);
+}
+
+#[test]
+fn headers_that_hold_secrets_are_not_shown() {
+    let mut settings = settings("https://user:hush@example.com/x?key=hush");
+    settings.signing = Some(Signing::new(Secret::new(&[7; 24])));
+    for name in ["Cookie", "x-api-key", "X-Token", "client-secret"] {
+        settings.headers.insert(name.into(), "hush".into());
+    }
+    settings.headers.insert("x-tenant".into(), "blue".into());
+    let request = request(&settings, &[lease(5, &published(b"x", &[], ""))], None);
+    for name in ["authorization", "cookie", "x-api-key", "x-token", "webhook-signature"] {
+        assert!(request.headers[name].is_sensitive(), "{name}");
+    }
+    assert!(!request.headers["x-tenant"].is_sensitive());
+    let shown = format!("{request:?}");
+    assert!(shown.contains("blue") && !shown.contains("hush"), "{shown}");
 }
 
 #[test]

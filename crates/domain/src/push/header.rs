@@ -1,0 +1,87 @@
+//! Which headers of a push are whose, and which of them hold secrets.
+
+use http::HeaderName;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE, USER_AGENT,
+};
+
+/// Headers that say who sends and how the request itself travels.
+const RESERVED: [HeaderName; 12] = [
+    HOST,
+    CONTENT_LENGTH,
+    CONNECTION,
+    TRANSFER_ENCODING,
+    TE,
+    TRAILER,
+    UPGRADE,
+    EXPECT,
+    PROXY_AUTHORIZATION,
+    USER_AGENT,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Headers whose names begin like this are ours, Google's or those of signatures.
+const RESERVED_PREFIXES: [&str; 3] = ["postrider-", "webhook-", "x-goog-pubsub-"];
+
+/// What a name holds whose value had better not be seen. `auth` stands for `authorization` and its
+/// like; a word too many costs nothing.
+const SECRET_WORDS: [&str; 7] =
+    ["auth", "cookie", "key", "password", "secret", "signature", "token"];
+
+/// Whether neither a setting nor an attribute of a message may set this header.
+pub fn is_reserved_header(name: &HeaderName) -> bool {
+    let begins = |prefix: &&str| name.as_str().starts_with(prefix);
+    RESERVED.contains(name) || RESERVED_PREFIXES.iter().any(begins)
+}
+
+/// Whether the value of a header of this name may be a secret, which no log should show.
+pub fn is_secret_header(name: &HeaderName) -> bool {
+    SECRET_WORDS.iter().any(|word| name.as_str().contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HeaderName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_reserved_header_is_known_in_any_letters() {
+        for reserved in [
+            "Host",
+            "keep-alive",
+            "Proxy-Connection",
+            "proxy-authorization",
+            "User-Agent",
+            "Postrider-Anything",
+            "webhook-id",
+            "X-Goog-PubSub-Message-Id",
+        ] {
+            assert!(is_reserved_header(&name(reserved)), "{reserved}");
+        }
+        for free in ["authorization", "content-type", "x-goog-other", "webhooks", "x-host"] {
+            assert!(!is_reserved_header(&name(free)), "{free}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_may_hold_a_secret_is_known_by_its_name() {
+        for secret in [
+            "Authorization",
+            "Cookie",
+            "X-Api-Key",
+            "x-token-2",
+            "client-secret",
+            "webhook-signature",
+        ] {
+            assert!(is_secret_header(&name(secret)), "{secret}");
+        }
+        for plain in ["content-type", "x-tenant", "user-agent"] {
+            assert!(!is_secret_header(&name(plain)), "{plain}");
+        }
+    }
+}

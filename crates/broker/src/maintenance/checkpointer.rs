@@ -78,7 +78,8 @@ async fn wait_until_due(broker: &Broker, flush: Duration, trim_at: Moment) -> Du
     Due::Checkpoint
 }
 
-/// One checkpoint, and a trim if `trims`; then the attempts, for which nobody waits.
+/// One checkpoint, and a trim if `trims`; then the attempts. They come last so that a log that
+/// asks for room gets it first, but the next checkpoint waits for them.
 pub(crate) async fn once(broker: &Broker, trims: bool) -> Result<()> {
     let done = checkpoint_and_trim(broker, trims).await;
     broker.flush_attempts().await;

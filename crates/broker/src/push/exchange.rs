@@ -19,7 +19,8 @@ pub(crate) struct Request {
     /// All headers but `host` and `content-length`.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// For everything from the first thought of connecting to the answer's status line.
+    /// For everything up to the answer's status line, also for waiting until the host may be
+    /// looked up and connected to.
     pub(crate) timeout: Duration,
 }
 

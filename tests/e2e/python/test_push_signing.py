@@ -143,6 +143,16 @@ def test_after_a_rotation_both_secrets_count_for_a_day(push):
     assert_signed(push.receiver.wait(1)[0], old, new)
 
 
+def test_a_second_rotation_within_the_day_keeps_the_first_secret(push):
+    topic, name, first = signed_pair(push, {})
+    second = rotate(push, name)["secret"]
+    answer = rotate(push, name)
+    shown = push.shown(name)["postrider"]["signing"]
+    assert shown == {"previousValidUntil": answer["previousValidUntil"]}
+    push.publish(topic, b"x")
+    assert_signed(push.receiver.wait(1)[0], first, second, answer["secret"])
+
+
 def test_a_rotation_to_a_secret_of_ones_own(push):
     topic, name, old = signed_pair(push, {})
     mine = secret_of(b"m" * 24)

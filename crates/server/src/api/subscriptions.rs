@@ -102,8 +102,8 @@ impl Api {
         self.change_subscription(&name, change).await
     }
 
-    /// Signs pushes with a new secret, given or made. Returns it and until when the one before
-    /// counts too.
+    /// Signs pushes with a new secret, given or made. Returns it and until when the last of those
+    /// before it counts too.
     pub(crate) async fn rotate_secret(
         &self,
         name: &str,

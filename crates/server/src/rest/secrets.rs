@@ -1,4 +1,4 @@
-//! `/v1/{subscription}:rotateSecret`: a new signing secret, with the one before it for a day.
+//! `/v1/{subscription}:rotateSecret`: a new signing secret, with those before it for a day each.
 
 use domain::Invalid;
 use domain::push::Secret;

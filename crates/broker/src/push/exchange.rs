@@ -19,8 +19,9 @@ pub(crate) struct Request {
     /// All headers but `host` and `content-length`.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// For everything up to the answer's status line, also for waiting until the host may be
-    /// looked up and connected to.
+    /// The endpoint's time: for the lookup of its name, the connection, the request and the
+    /// answer's status line together. What the request waits for because of our own limits does
+    /// not count; that wait is bounded by the same time, and by five minutes.
     pub(crate) timeout: Duration,
 }
 
@@ -43,6 +44,9 @@ pub(crate) struct NoAnswer {
     pub(crate) message: Arc<str>,
     /// The address that was tried, if it came so far.
     pub(crate) address: Option<SocketAddr>,
+    /// Whether our own limits are to blame: too many lookups or connects were under way, and the
+    /// endpoint was never asked. It is no attempt then.
+    pub(crate) is_ours: bool,
 }
 
 /// What became of an attempt, in a word.

@@ -299,7 +299,7 @@ mod tests {
             (Class::Tls, FailureKind::Unreachable),
             (Class::Blocked, FailureKind::Unreachable),
         ] {
-            let none = NoAnswer { class, message: "why".into(), address: None };
+            let none = NoAnswer { class, message: "why".into(), address: None, is_ours: false };
             let expected = Failure {
                 class: class.as_str(),
                 status: None,
@@ -323,7 +323,7 @@ mod tests {
             prop_assert!(message(with_header).len() <= 1_024);
             let text = message(answer(500, &[], &body));
             prop_assert!(text.len() <= 1_024 && !text.chars().any(char::is_control));
-            let none = NoAnswer { class: Class::Dns, message: said.into(), address: None };
+            let none = NoAnswer { class: Class::Dns, message: said.into(), address: None, is_ours: false };
             let Verdict::Failed { failure, .. } = judge(&Err(none), Success::Google, NOW) else {
                 panic!("acked")
             };

@@ -8,6 +8,7 @@
 //! A request runs in the future of whoever sends it, its connection too; nothing is spawned for
 //! it. Dropping that future closes the connection.
 
+mod allowance;
 mod connect;
 mod line;
 mod permits;
@@ -17,15 +18,15 @@ mod stream;
 mod trouble;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use domain::Moment;
+use domain::push::Endpoint;
 use futures::FutureExt;
-use futures::future::{Either, select};
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use http_body::Body;
@@ -33,8 +34,9 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use rustls::pki_types::pem;
 
+use self::allowance::Allowance;
 use self::connect::Connector;
-use self::line::{Gathered, Line, Reply};
+use self::line::{Gathered, Line, Reply, Unanswered};
 use self::pool::Pool;
 use self::resolve::Lookup;
 use self::trouble::Stage;
@@ -105,22 +107,9 @@ impl Sender {
     /// or does not end is cut off. Redirects are not followed. Dropping the future cuts the
     /// request off and closes its connection.
     pub(crate) async fn send(&self, mut request: Request) -> Result<Answer, NoAnswer> {
-        let deadline = self.clock.now().plus(request.timeout);
-        let mut stage = Stage::default();
-        let asked = {
-            let ask = pin!(self.ask(&mut request, &mut stage));
-            match select(ask, self.clock.sleep_until(deadline)).await {
-                Either::Left((asked, _)) => Some(asked),
-                Either::Right(_) => None,
-            }
-        };
-        match asked {
-            Some(asked) => {
-                let (line, reply) = asked?;
-                Ok(self.finish(&request, line, reply, deadline).await)
-            }
-            None => Err(trouble::timeout(&request.endpoint, stage, request.timeout)),
-        }
+        let mut allowance = Allowance::new(&*self.clock, request.timeout);
+        let (line, reply) = self.ask(&mut request, &mut allowance).await?;
+        Ok(self.finish(&request, line, reply, allowance.deadline()).await)
     }
 
     /// Closes the connections that no request uses.
@@ -128,33 +117,34 @@ impl Sender {
         self.pool.clear();
     }
 
-    /// Over a kept connection first. If the endpoint had closed that one, which is its right at
-    /// any time, once more over a fresh one; a fresh one is not followed by another.
+    /// Over a kept connection first. If the endpoint had closed that one before a byte of the
+    /// request went out, over a fresh one. Whatever may have reached the endpoint is not sent
+    /// again: that would be a second request in one attempt.
     async fn ask(
         &self,
         request: &mut Request,
-        stage: &mut Stage,
+        allowance: &mut Allowance<'_>,
     ) -> Result<(Box<Line>, Reply), NoAnswer> {
+        let timeout = allowance.timeout();
         if let Some(line) = self.pool.take(&request.endpoint) {
             let address = line.address();
-            *stage = Stage::Answer(address);
             let outgoing = outgoing(request, request.headers.clone(), &line);
-            match line.ask(outgoing).await {
-                Ok(asked) => return Ok(asked),
-                Err(failed) if failed.is_untouched => {}
-                Err(failed) => {
-                    let error = failed.error.as_ref();
-                    return Err(trouble::protocol(&request.endpoint, address, error));
-                }
+            match allowance.spend(line.ask(outgoing)).await {
+                Some(Ok(asked)) => return Ok(asked),
+                Some(Err(failed)) if failed.is_unsent => {}
+                Some(Err(failed)) => return Err(broken(&request.endpoint, address, &failed)),
+                None => return Err(late(&request.endpoint, address, timeout)),
             }
         }
-        let line = self.connector.open(&request.endpoint, stage).await?;
+        let line = self.connector.open(&request.endpoint, allowance).await?;
         let address = line.address();
-        *stage = Stage::Answer(address);
         let headers = std::mem::take(&mut request.headers);
         let outgoing = outgoing(request, headers, &line);
-        let asked = line.ask(outgoing).await;
-        asked.map_err(|failed| trouble::protocol(&request.endpoint, address, failed.error.as_ref()))
+        match allowance.spend(line.ask(outgoing)).await {
+            Some(Ok(asked)) => Ok(asked),
+            Some(Err(failed)) => Err(broken(&request.endpoint, address, &failed)),
+            None => Err(late(&request.endpoint, address, timeout)),
+        }
     }
 
     async fn finish(
@@ -203,6 +193,14 @@ impl Sender {
         })
         .await
     }
+}
+
+fn broken(endpoint: &Endpoint, address: SocketAddr, failed: &Unanswered) -> NoAnswer {
+    trouble::protocol(endpoint, address, failed.error.as_ref())
+}
+
+fn late(endpoint: &Endpoint, address: SocketAddr, timeout: Duration) -> NoAnswer {
+    trouble::timeout(endpoint, Stage::Answer(address), timeout)
 }
 
 fn outgoing(

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +18,11 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::allowance::{Allowance, within};
 use super::line::Line;
 use super::permits::Permits;
 use super::resolve::{Lookup, Resolver};
-use super::stream::Stream;
+use super::stream::{Socket, Stream};
 use super::trouble::{self, Stage};
 use super::{SenderError, SenderOptions};
 use crate::clock::Clock;
@@ -64,24 +64,32 @@ impl Connector {
     pub(super) async fn open(
         &self,
         endpoint: &Endpoint,
-        stage: &mut Stage,
+        allowance: &mut Allowance<'_>,
     ) -> Result<Box<Line>, NoAnswer> {
-        let host = endpoint.host();
-        *stage = Stage::Lookup;
-        let found = self.resolver.addresses(host).await;
-        let found = found.map_err(|problem| trouble::dns(endpoint, &problem))?;
+        let (host, timeout) = (endpoint.host(), allowance.timeout());
+        let found = self.resolver.addresses(host, allowance).await;
+        let found = found.map_err(|why| trouble::no_address(endpoint, &why, timeout))?;
         let addresses: Vec<SocketAddr> =
             found.iter().map(|address| SocketAddr::new(*address, endpoint.port())).collect();
         self.guard.vet(host, &addresses).map_err(trouble::blocked)?;
-        *stage = Stage::Queue;
-        let _permit = self.permits.acquire(host).await;
-        *stage = Stage::Connect;
+        let permit = allowance.wait(self.permits.acquire(host)).await;
+        let permit = permit.ok_or_else(|| trouble::throttled(endpoint))?;
+        let opened = allowance.spend(self.connect(endpoint, &addresses)).await;
+        permit.note(matches!(opened, Some(Ok(_))));
+        opened.unwrap_or_else(|| Err(trouble::timeout(endpoint, Stage::Connect, timeout)))
+    }
+
+    async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        addresses: &[SocketAddr],
+    ) -> Result<Box<Line>, NoAnswer> {
         // One bound for TCP and TLS together: so long is a permit held.
         let until = self.clock.now().plus(self.connect_timeout);
-        let (stream, address) = self.reach(endpoint, &addresses, until).await?;
+        let (stream, address) = self.reach(endpoint, addresses, until).await?;
         let stream = self.secure(endpoint, stream, address, until).await?;
         let host = host_header(endpoint);
-        let host = host.map_err(|problem| trouble::connect(endpoint, &addresses, &problem))?;
+        let host = host.map_err(|problem| trouble::connect(endpoint, addresses, &problem))?;
         let line = Line::open(stream, address, host).await;
         line.map(Box::new).map_err(|error| trouble::protocol(endpoint, address, Some(&error)))
     }
@@ -92,7 +100,7 @@ impl Connector {
         addresses: &[SocketAddr],
         until: Moment,
     ) -> Result<(TcpStream, SocketAddr), NoAnswer> {
-        match self.within(until, self.connect_any(addresses)).await {
+        match within(&*self.clock, until, self.connect_any(addresses)).await {
             Some(Ok(connected)) => Ok(connected),
             Some(Err(problem)) => Err(trouble::connect(endpoint, addresses, &problem)),
             None => {
@@ -135,25 +143,18 @@ impl Connector {
         until: Moment,
     ) -> Result<Stream, NoAnswer> {
         if !endpoint.is_secure() {
-            return Ok(Stream::Plain(stream));
+            return Ok(Stream::Plain(Socket::new(stream)));
         }
         let failed = |problem: &str| trouble::tls(endpoint, address, problem);
         let name = ServerName::try_from(endpoint.host().to_owned());
         let name = name.map_err(|error| failed(&error.to_string()))?;
-        match self.within(until, self.tls.connect(name, stream)).await {
+        match within(&*self.clock, until, self.tls.connect(name, Socket::new(stream))).await {
             Some(Ok(stream)) => Ok(Stream::Secure(Box::new(stream))),
             Some(Err(error)) => Err(failed(&error.to_string())),
             None => {
                 let waited = self.connect_timeout;
                 Err(failed(&format!("the handshake was not done within {waited:?}")))
             }
-        }
-    }
-
-    async fn within<F: Future>(&self, until: Moment, work: F) -> Option<F::Output> {
-        match select(pin!(work), self.clock.sleep_until(until)).await {
-            Either::Left((output, _)) => Some(output),
-            Either::Right(_) => None,
         }
     }
 

@@ -4,11 +4,10 @@
 //! same poll. What hyper passes between its two halves is therefore asked for with a waker that
 //! does nothing, since a real one would only wake the task that is running already.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
@@ -16,11 +15,10 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::stream::Stream;
-use super::trouble;
 use crate::push::exchange::ANSWER_BYTES_MAX;
 
 /// Most bytes of an answer's head. hyper itself allows 100 headers at most.
@@ -31,6 +29,9 @@ pub(super) struct Line {
     requests: http1::SendRequest<Full<Bytes>>,
     connection: http1::Connection<TokioIo<Stream>, Full<Bytes>>,
     is_over: bool,
+    is_used: bool,
+    /// Whether a byte went out since the last request was made; see `Socket`.
+    has_begun: Arc<AtomicBool>,
     /// The last informational status that came in, 0 for none.
     informational: Arc<AtomicU16>,
     address: SocketAddr,
@@ -47,9 +48,9 @@ pub(super) enum Reply {
 /// Nothing came back.
 pub(super) struct Unanswered {
     pub(super) error: Option<hyper::Error>,
-    /// Whether the endpoint cannot have answered at all: it had closed the connection, and not a
-    /// byte came back.
-    pub(super) is_untouched: bool,
+    /// Whether not a byte of the request went out, because the endpoint had closed the connection
+    /// already. Only told of connections that were used before.
+    pub(super) is_unsent: bool,
 }
 
 impl Line {
@@ -63,9 +64,18 @@ impl Line {
         let mut builder = http1::Builder::new();
         // The buffer alone is no bound: it may take in a head that is a little larger.
         builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
+        let has_begun = stream.has_begun();
         let (requests, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        let informational = Arc::new(AtomicU16::new(0));
-        Ok(Self { requests, connection, is_over: false, informational, address, host })
+        Ok(Self {
+            requests,
+            connection,
+            is_over: false,
+            is_used: false,
+            has_begun,
+            informational: Arc::default(),
+            address,
+            host,
+        })
     }
 
     /// The address it is connected to.
@@ -90,6 +100,10 @@ impl Line {
         mut self: Box<Self>,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(Box<Self>, Reply), Unanswered> {
+        if self.is_used {
+            self.has_begun.store(false, Ordering::Relaxed);
+        }
+        self.is_used = true;
         self.informational.store(0, Ordering::Relaxed);
         let informational = Arc::clone(&self.informational);
         hyper::ext::on_informational(&mut request, move |response| {
@@ -113,18 +127,12 @@ impl Line {
         });
         match reply.await {
             Ok(reply) => Ok((self, reply)),
-            Err(Some(error)) => Err(self.unanswered(error)),
-            Err(None) => Err(Unanswered { error: None, is_untouched: false }),
+            Err(Some(error)) => {
+                let was_sent = error.message().is_none() && self.has_begun.load(Ordering::Relaxed);
+                Err(Unanswered { error: Some(error.into_error()), is_unsent: !was_sent })
+            }
+            Err(None) => Err(Unanswered { error: None, is_unsent: false }),
         }
-    }
-
-    fn unanswered(self: Box<Self>, error: TrySendError<Request<Full<Bytes>>>) -> Unanswered {
-        let was_sent = error.message().is_none();
-        let error = error.into_error();
-        let is_silent = self.informational.load(Ordering::Relaxed) == 0
-            && self.connection.into_parts().read_buf.is_empty();
-        let is_untouched = !was_sent || (is_silent && is_closed_by_peer(&error));
-        Unanswered { error: Some(error), is_untouched }
     }
 
     /// Adds to `body` what has come of it. Ready with whether it is complete; if it is not, it
@@ -163,20 +171,6 @@ impl Line {
             self.is_over = Pin::new(&mut self.connection).poll(context).is_ready();
         }
     }
-}
-
-fn is_closed_by_peer(error: &hyper::Error) -> bool {
-    error.is_incomplete_message()
-        || trouble::io_error(error).is_some_and(|error| {
-            matches!(
-                error.kind(),
-                ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::NotConnected
-                    | ErrorKind::UnexpectedEof
-            )
-        })
 }
 
 /// As much of a body as is kept. Most come in one piece, which is not copied.

@@ -1,16 +1,37 @@
 //! How many connects may be under way, over all and to one host.
+//!
+//! ```text
+//!   all: |<---- open to every host ---->|<- proven ->|
+//! ```
+//!
+//! A quarter is only for hosts whose last connect came about. Hosts that hang hold each permit for
+//! as long as a connect may take; those that are well must not wait behind them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Hosts of which it is known that their last connect came about, at most.
+const PROVEN_MAX: usize = 32_768;
+
 /// Hands out the right to connect.
 pub(super) struct Permits {
     all: Arc<Semaphore>,
+    /// What hosts that are not proven may have of all.
+    unproven: Arc<Semaphore>,
     hosts: Mutex<HashMap<Box<str>, Host>>,
+    proven: Mutex<Proven>,
     per_host_max: usize,
+}
+
+/// The hosts whose last connect came about, in two halves: when the new one is full, the old one
+/// is forgotten.
+#[derive(Default)]
+struct Proven {
+    new: HashSet<Box<str>>,
+    old: HashSet<Box<str>>,
 }
 
 struct Host {
@@ -22,8 +43,9 @@ struct Host {
 /// The right to connect, until it is dropped.
 pub(super) struct Permit<'a> {
     _host: Option<OwnedSemaphorePermit>,
+    _unproven: Option<OwnedSemaphorePermit>,
     _all: Option<OwnedSemaphorePermit>,
-    _user: User<'a>,
+    user: User<'a>,
 }
 
 struct User<'a> {
@@ -35,17 +57,28 @@ impl Permits {
     pub(super) fn new(all_max: usize, per_host_max: usize) -> Self {
         let all_max = all_max.clamp(1, Semaphore::MAX_PERMITS);
         let per_host_max = per_host_max.clamp(1, Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(all_max)), hosts: Mutex::default(), per_host_max }
+        Self {
+            all: Arc::new(Semaphore::new(all_max)),
+            unproven: Arc::new(Semaphore::new(all_max - all_max / 4)),
+            hosts: Mutex::default(),
+            proven: Mutex::default(),
+            per_host_max,
+        }
     }
 
     /// Waits for the right to connect to `host`. That of the host comes first: who waits for a
     /// host that hangs holds nothing of what all share.
     pub(super) async fn acquire<'a>(&'a self, host: &'a str) -> Permit<'a> {
         let (user, permits) = self.enter(host);
-        // Neither semaphore is ever closed.
-        let host = permits.acquire_owned().await.ok();
+        // None of the semaphores is ever closed.
+        let of_host = permits.acquire_owned().await.ok();
+        let is_proven = self.proven.lock().contains(host);
+        let unproven = match is_proven {
+            true => None,
+            false => Arc::clone(&self.unproven).acquire_owned().await.ok(),
+        };
         let all = Arc::clone(&self.all).acquire_owned().await.ok();
-        Permit { _host: host, _all: all, _user: user }
+        Permit { _host: of_host, _unproven: unproven, _all: all, user }
     }
 
     fn enter<'a>(&'a self, host: &'a str) -> (User<'a>, Arc<Semaphore>) {
@@ -65,6 +98,38 @@ impl Permits {
     }
 }
 
+impl Permit<'_> {
+    /// Ends it, and notes whether the connect came about.
+    pub(super) fn note(self, is_connected: bool) {
+        let mut proven = self.user.table.proven.lock();
+        match is_connected {
+            true => proven.add(self.user.host),
+            false => proven.remove(self.user.host),
+        }
+    }
+}
+
+impl Proven {
+    fn contains(&self, host: &str) -> bool {
+        self.new.contains(host) || self.old.contains(host)
+    }
+
+    fn add(&mut self, host: &str) {
+        if self.new.contains(host) {
+            return;
+        }
+        if self.new.len() >= PROVEN_MAX / 2 {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(host.into());
+    }
+
+    fn remove(&mut self, host: &str) {
+        self.new.remove(host);
+        self.old.remove(host);
+    }
+}
+
 impl Drop for User<'_> {
     fn drop(&mut self) {
         let mut hosts = self.table.hosts.lock();
@@ -74,5 +139,25 @@ impl Drop for User<'_> {
                 hosts.remove(self.host);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proven_hosts_are_bounded_and_the_last_ones_stay() {
+        let mut proven = Proven::default();
+        for number in 0..2 * PROVEN_MAX {
+            proven.add(&number.to_string());
+            assert!(proven.new.len() + proven.old.len() <= PROVEN_MAX);
+        }
+        let last = 2 * PROVEN_MAX - 1;
+        assert!(proven.contains(&last.to_string()));
+        assert!(proven.contains(&(last - PROVEN_MAX / 2).to_string()));
+        assert!(!proven.contains("0"));
+        proven.remove(&last.to_string());
+        assert!(!proven.contains(&last.to_string()));
     }
 }

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
+use super::allowance::Allowance;
 use crate::clock::Clock;
 use crate::spawn;
 
@@ -24,8 +25,19 @@ const NAMES_MAX: usize = 4_096;
 /// Lookups at a time. Each holds a thread, and one that hangs cannot be ended.
 const LOOKUPS_MAX: usize = 32;
 
-/// A host's addresses in the order they are to be tried, or why there are none.
-pub(super) type Found = Result<Arc<[IpAddr]>, Arc<str>>;
+/// A host's addresses in the order they are to be tried.
+pub(super) type Addresses = Arc<[IpAddr]>;
+
+/// Why there are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoAddress {
+    /// The system says so.
+    Unknown(Arc<str>),
+    /// The lookup took too long.
+    Late,
+    /// It did not begin: others were under way.
+    Throttled,
+}
 
 /// Asks for the addresses of a name.
 pub(super) trait Lookup: Send + Sync {
@@ -47,15 +59,18 @@ impl Lookup for System {
 /// Finds addresses.
 pub(super) struct Resolver {
     lookup: Arc<dyn Lookup>,
-    names: Mutex<HashMap<Box<str>, watch::Receiver<Option<Known>>>>,
+    names: Mutex<HashMap<Box<str>, watch::Receiver<State>>>,
     lookups: Arc<Semaphore>,
     clock: Arc<dyn Clock>,
 }
 
-#[derive(Clone)]
-struct Known {
-    found: Found,
-    until: Moment,
+/// How far a lookup has come.
+enum State {
+    /// Others go first.
+    Waiting,
+    Begun,
+    /// Its outcome counts until then.
+    Known(Result<Addresses, NoAddress>, Moment),
 }
 
 impl Resolver {
@@ -65,64 +80,79 @@ impl Resolver {
     }
 
     /// The addresses of a host, which may be an address itself.
-    pub(super) async fn addresses(&self, host: &str) -> Found {
+    pub(super) async fn addresses(
+        &self,
+        host: &str,
+        allowance: &mut Allowance<'_>,
+    ) -> Result<Addresses, NoAddress> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok([address].into());
         }
-        let mut outcome = self.known_or_asked(host)?;
         // The lookup goes on if its first asker goes away: nobody could end it, and the next one
         // who asks finds it under way instead of taking another thread.
-        match outcome.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(known)) => known.found.clone(),
-            Ok(None) | Err(_) => Err("the lookup was given up".into()),
-        }
+        let mut state = self.known_or_asked(host).ok_or(NoAddress::Throttled)?;
+        let begun =
+            async { state.wait_for(|state| !matches!(state, State::Waiting)).await.is_ok() };
+        allowance.wait(begun).await.ok_or(NoAddress::Throttled)?;
+        let known = async {
+            let state = state.wait_for(|state| matches!(state, State::Known(..))).await;
+            match state.as_deref() {
+                Ok(State::Known(found, _)) => found.clone(),
+                // The server stops.
+                Ok(State::Waiting | State::Begun) | Err(_) => Err(NoAddress::Throttled),
+            }
+        };
+        allowance.spend(known).await.unwrap_or(Err(NoAddress::Late))
     }
 
-    fn known_or_asked(&self, host: &str) -> Result<watch::Receiver<Option<Known>>, Arc<str>> {
+    /// `None` = there are too many already.
+    fn known_or_asked(&self, host: &str) -> Option<watch::Receiver<State>> {
         let now = self.clock.now();
         let mut names = self.names.lock();
-        if let Some(outcome) = names.get(host).filter(|outcome| is_good(outcome, now)) {
-            return Ok(outcome.clone());
+        if let Some(state) = names.get(host).filter(|state| is_good(state, now)) {
+            return Some(state.clone());
         }
         if names.len() >= NAMES_MAX {
-            names.retain(|_, outcome| is_good(outcome, now));
+            names.retain(|_, state| is_good(state, now));
         }
         if names.len() >= NAMES_MAX {
-            return Err("too many names are being looked up, try again later".into());
+            return None;
         }
-        let (sender, outcome) = watch::channel(None);
-        names.insert(host.into(), outcome.clone());
+        let (sender, state) = watch::channel(State::Waiting);
+        names.insert(host.into(), state.clone());
         drop(names);
         spawn::named("push lookup", self.look_up(host.to_owned(), sender));
-        Ok(outcome)
+        Some(state)
     }
 
     fn look_up(
         &self,
         host: String,
-        outcome: watch::Sender<Option<Known>>,
+        state: watch::Sender<State>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (lookup, lookups) = (Arc::clone(&self.lookup), Arc::clone(&self.lookups));
         let clock = Arc::clone(&self.clock);
         async move {
             // It is never closed, and without a permit the lookup would still be right.
             let _permit = lookups.acquire().await.ok();
-            let found: Found = match lookup.lookup(host).await {
+            state.send_replace(State::Begun);
+            let found = match lookup.lookup(host).await {
                 Ok(addresses) if addresses.is_empty() => Err("it has none".into()),
                 Ok(addresses) => Ok(interleaved(&addresses).into()),
                 Err(error) => Err(error.to_string().into()),
             };
             let time = if found.is_ok() { FOUND_TIME } else { NOT_FOUND_TIME };
-            outcome.send_replace(Some(Known { found, until: clock.now().plus(time) }));
+            let until = clock.now().plus(time);
+            state.send_replace(State::Known(found.map_err(NoAddress::Unknown), until));
         }
     }
 }
 
 /// Whether the outcome still counts, or is still to come.
-fn is_good(outcome: &watch::Receiver<Option<Known>>, now: Moment) -> bool {
-    match &*outcome.borrow() {
-        Some(known) => now < known.until,
-        None => outcome.has_changed().is_ok(),
+fn is_good(state: &watch::Receiver<State>, now: Moment) -> bool {
+    match &*state.borrow() {
+        State::Known(_, until) => now < *until,
+        State::Waiting | State::Begun => state.has_changed().is_ok(),
     }
 }
 

@@ -1,17 +1,113 @@
 //! The bytes below HTTP, in the clear or over TLS.
 
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 /// A connection to an endpoint.
 pub(super) enum Stream {
-    Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
+    Plain(Socket),
+    Secure(Box<TlsStream<Socket>>),
+}
+
+/// A TCP connection that knows whether a request has begun to go out.
+///
+/// Before the first byte of a request that is not the connection's first, it asks the system
+/// whether the endpoint has closed the connection. The runtime may not have heard of that yet, and
+/// a byte once written can no longer be told from one that was read.
+pub(super) struct Socket {
+    tcp: TcpStream,
+    has_begun: Arc<AtomicBool>,
+}
+
+impl Socket {
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self { tcp, has_begun: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Writes, unless it would be the first byte and the endpoint is gone.
+    fn write(
+        &mut self,
+        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if self.has_begun.load(Ordering::Relaxed) {
+            return write(Pin::new(&mut self.tcp));
+        }
+        if !self.is_quiet() {
+            return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
+        }
+        let written = write(Pin::new(&mut self.tcp));
+        if matches!(written, Poll::Ready(Ok(_))) {
+            self.has_begun.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+
+    /// Whether nothing came in, neither bytes nor an end: between two requests nothing should.
+    fn is_quiet(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let came = rustix::net::recv(&self.tcp, &mut [0_u8], flags);
+        came.is_err_and(|error| error == rustix::io::Errno::WOULDBLOCK)
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.write(|tcp| tcp.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(|tcp| tcp.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(context)
+    }
+}
+
+impl Stream {
+    /// Whether a byte of the request has gone out. To be set to `false` before each request but
+    /// the first.
+    pub(super) fn has_begun(&self) -> Arc<AtomicBool> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Secure(stream) => stream.get_ref().0,
+        };
+        Arc::clone(&socket.has_begun)
+    }
 }
 
 impl AsyncRead for Stream {

@@ -2,57 +2,57 @@
 //! user, password and query, which are secrets.
 
 use std::error::Error;
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use domain::push::Endpoint;
 
+use super::resolve::NoAddress;
 use crate::push::exchange::{Class, NoAnswer};
 
-/// How far a request has come.
-#[derive(Clone, Copy, Debug, Default)]
+/// What an endpoint was too slow with.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
-    /// The host's addresses are looked up.
-    #[default]
-    Lookup,
-    /// Other connects go first.
-    Queue,
-    /// A connection is made.
+    /// A connection was made.
     Connect,
-    /// The request goes out, or the answer is waited for.
+    /// The request went out, or the answer was waited for.
     Answer(SocketAddr),
 }
 
-impl Stage {
-    fn address(self) -> Option<SocketAddr> {
-        match self {
-            Self::Answer(address) => Some(address),
-            Self::Lookup | Self::Queue | Self::Connect => None,
+/// The endpoint's time is over.
+pub(super) fn timeout(endpoint: &Endpoint, stage: Stage, timeout: Duration) -> NoAnswer {
+    let shown = endpoint.shown();
+    let (message, address) = match stage {
+        Stage::Connect => (format!("no connection to {shown} within {timeout:?}"), None),
+        Stage::Answer(address) => {
+            (format!("no answer from {shown} within {timeout:?}"), Some(address))
+        }
+    };
+    no_answer(Class::Timeout, message, address)
+}
+
+/// The host's name leads nowhere.
+pub(super) fn no_address(endpoint: &Endpoint, why: &NoAddress, timeout: Duration) -> NoAnswer {
+    let host = endpoint.host();
+    match why {
+        NoAddress::Unknown(problem) => {
+            let message = format!("no address found for the host {host}: {problem}");
+            no_answer(Class::Dns, message, None)
+        }
+        NoAddress::Late => {
+            let message = format!("the address of {host} was not found within {timeout:?}");
+            no_answer(Class::Timeout, message, None)
+        }
+        NoAddress::Throttled => {
+            ours(format!("{host} was not looked up: too many names are being looked up"))
         }
     }
 }
 
-/// The request's time is over.
-pub(super) fn timeout(endpoint: &Endpoint, stage: Stage, timeout: Duration) -> NoAnswer {
-    let (shown, host) = (endpoint.shown(), endpoint.host());
-    let message = match stage {
-        Stage::Lookup => format!("the address of {host} was not found within {timeout:?}"),
-        Stage::Queue => {
-            format!(
-                "{timeout:?} were over before {host} could be connected to: other connects hang"
-            )
-        }
-        Stage::Connect => format!("no connection to {shown} within {timeout:?}"),
-        Stage::Answer(_) => format!("no answer from {shown} within {timeout:?}"),
-    };
-    no_answer(Class::Timeout, message, stage.address())
-}
-
-/// The host's name leads nowhere.
-pub(super) fn dns(endpoint: &Endpoint, problem: &str) -> NoAnswer {
+/// Others connected all the time.
+pub(super) fn throttled(endpoint: &Endpoint) -> NoAnswer {
     let host = endpoint.host();
-    no_answer(Class::Dns, format!("no address found for the host {host}: {problem}"), None)
+    ours(format!("{host} was not connected to: too many other connects hang"))
 }
 
 /// The guard says no.
@@ -97,7 +97,12 @@ pub(super) fn protocol(
 }
 
 fn no_answer(class: Class, message: String, address: Option<SocketAddr>) -> NoAnswer {
-    NoAnswer { class, message: message.into(), address }
+    NoAnswer { class, message: message.into(), address, is_ours: false }
+}
+
+/// Our limits are to blame.
+fn ours(message: String) -> NoAnswer {
+    NoAnswer { is_ours: true, ..no_answer(Class::Connect, message, None) }
 }
 
 /// The error and what caused it, in one line.
@@ -110,16 +115,4 @@ fn in_words(error: &dyn Error) -> String {
         source = error.source();
     }
     words
-}
-
-/// The system's error at the root of an error of hyper's.
-pub(super) fn io_error(error: &hyper::Error) -> Option<&io::Error> {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error);
-        }
-        source = error.source();
-    }
-    None
 }

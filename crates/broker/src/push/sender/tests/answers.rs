@@ -92,11 +92,11 @@ async fn a_stalled_body_is_not_waited_for_longer_than_the_timeout() {
     let fixture = Fixture::new();
     let timeout = Duration::from_millis(300);
     let sending = fixture.start(Request { timeout, ..to(peer.address) });
-    // Twice: for the request, and for the body.
+    // For the connection, for the request, and for the body.
     let mut sleeps = fixture.clock.sleeps.subscribe();
     let until = fixture.clock.now().plus(timeout);
     sleeps
-        .wait_for(|sleeps| sleeps.iter().filter(|sleep| **sleep == until).count() == 2)
+        .wait_for(|sleeps| sleeps.iter().filter(|sleep| **sleep == until).count() == 3)
         .await
         .unwrap();
     fixture.clock.advance(timeout);

@@ -150,14 +150,12 @@ async fn a_host_that_hangs_leaves_connects_for_others() {
     let limits = SenderOptions { connects_max: 3, connects_per_host_max: 2, ..options() };
     let fixture = Fixture::with(limits, &names);
     let endpoint = format!("http://hanging:{}/", hanging.address.port());
-    let request_of = |timeout| Request { timeout, ..request(&endpoint) };
-    let stuck: Vec<_> = (1..=5).map(|nth| fixture.start(request_of((3 + nth) * SECOND))).collect();
+    let request_of = |timeout| Request { timeout: timeout * SECOND, ..request(&endpoint) };
+    let stuck = [4, 6, 7, 8, 9].map(|timeout| fixture.start(request_of(timeout)));
     // Two connect, the others wait for them.
     let until = fixture.clock.now().plus(5 * SECOND);
-    let mut sleeps = fixture.clock.sleeps.subscribe();
-    // One of the requests has this timeout, too.
-    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 3;
-    sleeps.wait_for(connecting).await.unwrap();
+    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 2;
+    fixture.clock.sleeps.subscribe().wait_for(connecting).await.unwrap();
     let endpoint = format!("http://well:{}/", peer.address.port());
     assert_eq!(fixture.send(request(&endpoint)).await.unwrap().status, StatusCode::OK);
     assert_eq!(fixture.sender.connector.hosts_with_connects(), 1);
@@ -172,8 +170,21 @@ async fn a_host_that_hangs_leaves_connects_for_others() {
     assert_eq!(fixture.sender.connector.hosts_with_connects(), 0);
 }
 
+/// Names for hosts of which each has its own limit, all on this machine.
+const HOSTS: [(&str, &[&str]); 5] = [
+    ("well", &["127.0.0.1"]),
+    ("hangs1", &["127.0.0.1"]),
+    ("hangs2", &["127.0.0.1"]),
+    ("hangs3", &["127.0.0.1"]),
+    ("hangs4", &["127.0.0.1"]),
+];
+
+fn named(host: &str, address: SocketAddr) -> Request {
+    request(&format!("http://{host}:{}/", address.port()))
+}
+
 #[tokio::test]
-async fn waiting_for_other_connects_counts_against_the_timeout() {
+async fn who_waits_for_other_connects_too_long_was_no_attempt() {
     let hanging = Hanging::start().await;
     let limits = SenderOptions { connects_per_host_max: 1, ..options() };
     let fixture = Fixture::with(limits, &[]);
@@ -182,7 +193,122 @@ async fn waiting_for_other_connects_counts_against_the_timeout() {
     let second = fixture.start(Request { timeout: SECOND, ..to(hanging.address) });
     fixture.clock.is_slept_for(SECOND).await;
     fixture.clock.advance(SECOND);
-    let message = assert_class(second.await.unwrap(), Class::Timeout);
-    assert!(message.contains("other connects"), "{message}");
-    first.abort();
+    let no_answer = second.await.unwrap().unwrap_err();
+    assert!(no_answer.is_ours && no_answer.message.contains("other connects"), "{no_answer:?}");
+    fixture.clock.advance(4 * SECOND);
+    assert!(!first.await.unwrap().unwrap_err().is_ours, "that one did connect");
+}
+
+#[tokio::test]
+async fn waiting_for_other_connects_does_not_count_against_the_timeout() {
+    let hanging = Hanging::start().await;
+    let (seen, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    let (go, gone) = watch::channel(false);
+    let peer = Peer::start(move |mut call: super::peer::Call| {
+        let (seen, mut gone) = (seen.clone(), gone.clone());
+        async move {
+            call.request().await.unwrap();
+            seen.send(()).unwrap();
+            gone.wait_for(|go| *go).await.unwrap();
+            call.write(OK).await;
+        }
+    })
+    .await;
+    let limits = SenderOptions { connects_max: 1, ..options() };
+    let fixture = Fixture::with(limits, &HOSTS);
+    let stuck = fixture.start(named("hangs1", hanging.address));
+    fixture.clock.is_slept_for(5 * SECOND).await;
+    let timeout = 6 * SECOND;
+    let sending = fixture.start(Request { timeout, ..named("well", peer.address) });
+    fixture.clock.is_slept_for(timeout).await;
+    fixture.clock.advance(5 * SECOND);
+    assert_class(stuck.await.unwrap(), Class::Connect);
+    requests.recv().await.unwrap();
+    fixture.clock.is_slept_for(timeout).await;
+    fixture.clock.advance(timeout - Duration::from_millis(1));
+    go.send_replace(true);
+    assert_eq!(sending.await.unwrap().unwrap().status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_host_that_connected_well_does_not_wait_behind_those_that_hang() {
+    let (hanging, peer) = (Hanging::start().await, Peer::answering(OK).await);
+    let limits = SenderOptions { connects_max: 4, idle_max: 0, ..options() };
+    let fixture = Fixture::with(limits, &HOSTS);
+    fixture.send(named("well", peer.address)).await.unwrap();
+    fixture.clock.advance(SECOND);
+    let hosts = ["hangs1", "hangs2", "hangs3", "hangs4"];
+    let stuck = hosts.map(|host| {
+        let timeout = 4 * SECOND;
+        fixture.start(Request { timeout, ..named(host, hanging.address) })
+    });
+    // Three connect, and for the fourth only the part is left that is not for it.
+    let until = fixture.clock.now().plus(5 * SECOND);
+    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 3;
+    fixture.clock.sleeps.subscribe().wait_for(connecting).await.unwrap();
+    for _ in 0..2 {
+        let answer = fixture.send(named("well", peer.address)).await.unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+    fixture.clock.advance(4 * SECOND);
+    let mut ours = 0;
+    for sending in stuck {
+        ours += usize::from(sending.await.unwrap().unwrap_err().is_ours);
+    }
+    assert_eq!((ours, peer.accepts()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_host_is_no_longer_proven_once_a_connect_fails() {
+    let (hanging, peer) = (Hanging::start().await, Peer::answering(OK).await);
+    let limits = SenderOptions { connects_max: 4, idle_max: 0, ..options() };
+    let fixture = Fixture::with(limits, &HOSTS);
+    fixture.send(named("well", peer.address)).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = listener.local_addr().unwrap();
+    drop(listener);
+    assert_class(fixture.send(named("well", closed)).await, Class::Connect);
+    fixture.clock.advance(SECOND);
+    let _stuck =
+        ["hangs1", "hangs2", "hangs3"].map(|host| fixture.start(named(host, hanging.address)));
+    let until = fixture.clock.now().plus(5 * SECOND);
+    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 3;
+    fixture.clock.sleeps.subscribe().wait_for(connecting).await.unwrap();
+    let sending = fixture.start(Request { timeout: SECOND, ..named("well", peer.address) });
+    fixture.clock.is_slept_for(SECOND).await;
+    fixture.clock.advance(SECOND);
+    assert!(sending.await.unwrap().unwrap_err().is_ours);
+}
+
+/// Never answers.
+struct Silent;
+
+impl Lookup for Silent {
+    fn lookup(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_lookup_that_hangs_is_the_hosts_fault_and_one_that_never_began_is_ours() {
+    const LOOKUPS: usize = 32;
+    let clock = Arc::new(FakeClock::default());
+    let sender = Sender::with_lookup(options(), Arc::new(Silent), Arc::clone(&clock) as _).unwrap();
+    let fixture = Fixture { sender: Arc::new(sender), clock };
+    let start = |number: usize| fixture.start(request(&format!("http://host{number}/")));
+    let sent: Vec<_> = (0..=LOOKUPS).map(start).collect();
+    let until = fixture.clock.now().plus(30 * SECOND);
+    let mut sleeps = fixture.clock.sleeps.subscribe();
+    // Each waits for the lookup to begin, and all but one for its end.
+    let waiting =
+        |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 2 * LOOKUPS + 1;
+    sleeps.wait_for(waiting).await.unwrap();
+    fixture.clock.advance(30 * SECOND);
+    let mut ours = 0;
+    for sending in sent {
+        let no_answer = sending.await.unwrap().unwrap_err();
+        ours += usize::from(no_answer.is_ours);
+        assert!(no_answer.is_ours || no_answer.class == Class::Timeout, "{no_answer:?}");
+    }
+    assert_eq!(ours, 1);
 }

@@ -144,16 +144,51 @@ async fn failing(
 }
 
 #[tokio::test]
-async fn a_used_connection_closed_while_the_request_goes_out_is_replaced_once() {
+async fn a_request_that_was_sent_is_not_sent_again_when_its_connection_ends() {
     let ends: [fn(Call) -> BoxFuture<'static, ()>; 2] =
         [|call| Box::pin(async move { drop(call) }), |call| Box::pin(async move { call.reset() })];
     for end in ends {
         let (peer, requests) = failing(1, end).await;
         let fixture = Fixture::new();
-        for _ in 0..2 {
-            assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
+        assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
+        let no_answer = fixture.send(to(peer.address)).await.unwrap_err();
+        assert_eq!((no_answer.class, no_answer.is_ours), (Class::Protocol, false));
+        assert_eq!((peer.accepts(), *requests.borrow()), (1, 2));
+    }
+}
+
+/// Answers one request on each connection and ends it then, in a thread of its own: the runtime
+/// of the test hears of nothing while the test waits for the thread.
+fn closing() -> (SocketAddr, std::sync::mpsc::Receiver<()>) {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (closed, closes) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..3 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut text = Vec::new();
+            while !text.ends_with(b"hello") {
+                let mut bytes = [0; 1024];
+                let count = stream.read(&mut bytes).unwrap();
+                text.extend_from_slice(&bytes[..count]);
+            }
+            stream.write_all(OK.as_bytes()).unwrap();
+            drop(stream);
+            closed.send(()).unwrap();
         }
-        assert_eq!((peer.accepts(), *requests.borrow()), (2, 3));
+    });
+    (address, closes)
+}
+
+#[tokio::test]
+async fn a_used_connection_closed_before_the_request_went_out_is_replaced() {
+    let (address, closes) = closing();
+    let fixture = Fixture::new();
+    for _ in 0..3 {
+        let answer = fixture.send(to(address)).await.unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+        closes.recv().unwrap();
     }
 }
 

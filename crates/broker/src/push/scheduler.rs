@@ -23,7 +23,7 @@ use super::options::PushOptions;
 use super::plan::is_pushed;
 use super::pusher::Pusher;
 use super::sender::{Sender, SenderOptions};
-use super::token::Keys;
+use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 use crate::spawn;
@@ -130,7 +130,8 @@ impl Scheduler {
     /// The public keys that tokens can be checked with, as a JSON Web Key Set.
     pub(crate) async fn token_keys(&self) -> Result<String> {
         let shared = Arc::clone(&self.shared);
-        let keys = tokio::task::spawn_blocking(move || shared.keys.jwks()).await;
+        let now = shared.runtime.clock.now();
+        let keys = tokio::task::spawn_blocking(move || shared.keys.jwks(now)).await;
         let failed = |error: &dyn std::error::Error| Error::Push(error.to_string());
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
     }
@@ -268,12 +269,16 @@ impl Pushing {
         let shared = Arc::clone(&self.shared);
         let Some(mut pusher) = Pusher::new(shared, Arc::clone(&self.subscription)) else { return };
         while pusher.look_again() {
-            if pusher.needs_keys() {
-                self.prepare_keys().await;
-            }
+            let clock = &self.shared.runtime.clock;
+            let again: BoxFuture<'static, ()> =
+                match pusher.needs_keys() && !self.prepare_keys().await {
+                    true => clock.sleep_until(clock.now().plus(PREPARE_AGAIN_AFTER)),
+                    false => Box::pin(std::future::pending()),
+                };
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
+                () = again => {}
                 () = poll_fn(|context| pusher.poll(context)) => return,
             }
         }
@@ -281,13 +286,16 @@ impl Pushing {
 }
 
 impl Pushing {
-    /// Makes the key pair of tokens where there is none yet, which takes long.
-    async fn prepare_keys(&self) {
+    /// Makes the key pair of tokens where there is none yet, which takes long; `false` = there is
+    /// still none.
+    async fn prepare_keys(&self) -> bool {
         let shared = Arc::clone(&self.shared);
         if !shared.keys.is_ready() {
+            let now = shared.runtime.clock.now();
             // Whoever wants a token meets the error again.
-            drop(tokio::task::spawn_blocking(move || shared.keys.prepare()).await);
+            drop(tokio::task::spawn_blocking(move || shared.keys.prepare(now)).await);
         }
+        self.shared.keys.is_ready()
     }
 }
 

@@ -5,12 +5,13 @@ mod key;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use domain::Timestamp;
+use domain::{Moment, Timestamp};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -25,15 +26,25 @@ const VALID_S: u64 = 3_600;
 const SPARE_S: u64 = 300;
 /// Tokens that are kept, at most.
 const KEPT_MAX: usize = 4_096;
+/// How long it is not tried again to make a key pair after that failed.
+pub(super) const PREPARE_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The key pair, and the tokens signed with it that are still good.
 ///
-/// A pair that was kept is read when this is opened. A new one is made at first use, because it
-/// takes a tenth of a second or more and most servers never need it.
+/// A pair that was kept is read when this is opened. A new one is made when it is asked for,
+/// because that takes a tenth of a second or more and most servers never need it.
 pub(crate) struct Keys {
     folder: Option<PathBuf>,
-    key: Mutex<Option<Arc<Key>>>,
+    key: OnceLock<Key>,
+    /// Held while a pair is made, and only then: nobody who wants a token waits for it.
+    failed: Mutex<Option<Failed>>,
     kept: Mutex<Kept>,
+}
+
+/// Why the last try to make a pair failed, and when.
+struct Failed {
+    at: Moment,
+    problem: String,
 }
 
 impl Keys {
@@ -43,24 +54,27 @@ impl Keys {
         let key = folder.map(Key::read).transpose()?.flatten();
         Ok(Self {
             folder: folder.map(Path::to_owned),
-            key: Mutex::new(key.map(Arc::new)),
+            key: key.map_or_else(OnceLock::new, OnceLock::from),
+            failed: Mutex::default(),
             kept: Mutex::default(),
         })
     }
 
-    /// Whether the key pair is there, so that nothing here takes long.
+    /// Whether the key pair is there, so that tokens can be had.
     pub(crate) fn is_ready(&self) -> bool {
-        self.key.lock().is_some()
+        self.key.get().is_some()
     }
 
     /// Makes the key pair if there is none yet, and keeps it. Blocks for a tenth of a second or
-    /// more: call it off the async threads. The other calls do the same where this was not called.
-    pub(crate) fn prepare(&self) -> io::Result<()> {
-        self.key().map(drop)
+    /// more: call it off the async threads. For a minute after it failed the same error is
+    /// returned again.
+    pub(crate) fn prepare(&self, now: Moment) -> io::Result<()> {
+        self.key_or_make(now).map(drop)
     }
 
     /// The `authorization` header that says to `audience` that the sender is `email`: a token
-    /// that is good for five minutes at least.
+    /// that is good for five minutes at least. An error if the key pair is not there yet: this
+    /// makes none.
     pub(crate) fn token(
         &self,
         email: &str,
@@ -71,15 +85,16 @@ impl Keys {
         if let Some(value) = self.kept.lock().get(&wanted, now) {
             return Ok(value);
         }
-        let key = self.key()?;
-        let value = bearer(&key, email, audience, now)?;
+        let key = self.key.get().ok_or_else(|| io::Error::other("there is no key pair yet"))?;
+        let value = bearer(key, email, audience, now)?;
         self.kept.lock().put(wanted, value.clone(), now);
         Ok(value)
     }
 
-    /// The public key as a JSON Web Key Set, for those who check tokens.
-    pub(crate) fn jwks(&self) -> io::Result<String> {
-        let key = self.key()?;
+    /// The public key as a JSON Web Key Set, for those who check tokens. Makes the key pair if
+    /// there is none yet, as `prepare` does.
+    pub(crate) fn jwks(&self, now: Moment) -> io::Result<String> {
+        let key = self.key_or_make(now)?;
         let jwk = Jwk {
             alg: "RS256",
             e: &key.exponent,
@@ -91,14 +106,28 @@ impl Keys {
         Ok(serde_json::to_string(&Jwks { keys: [jwk] })?)
     }
 
-    fn key(&self) -> io::Result<Arc<Key>> {
-        let mut key = self.key.lock();
-        if let Some(key) = &*key {
-            return Ok(Arc::clone(key));
+    fn key_or_make(&self, now: Moment) -> io::Result<&Key> {
+        if let Some(key) = self.key.get() {
+            return Ok(key);
         }
-        let made = Arc::new(Key::make(self.folder.as_deref())?);
-        *key = Some(Arc::clone(&made));
-        Ok(made)
+        let mut failed = self.failed.lock();
+        // Another may have made it while this one waited.
+        if let Some(key) = self.key.get() {
+            return Ok(key);
+        }
+        if let Some(failed) = &*failed
+            && now < failed.at.plus(PREPARE_AGAIN_AFTER)
+        {
+            return Err(io::Error::other(failed.problem.clone()));
+        }
+        match Key::make(self.folder.as_deref()) {
+            Ok(key) => Ok(self.key.get_or_init(|| key)),
+            Err(error) => {
+                tracing::error!(%error, "no key pair for the tokens of pushes");
+                *failed = Some(Failed { at: now, problem: error.to_string() });
+                Err(error)
+            }
+        }
     }
 }
 
@@ -209,6 +238,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+    const START: Moment = Moment(7);
     const EMAIL: &str = "pusher@project.iam.gserviceaccount.com";
 
     fn later(seconds: u64) -> Timestamp {
@@ -239,11 +269,11 @@ mod tests {
     fn a_token_has_googles_claims_and_the_published_key_checks_it() {
         let keys = Keys::open(None).unwrap();
         assert!(!keys.is_ready());
-        keys.prepare().unwrap();
+        keys.prepare(START).unwrap();
         assert!(keys.is_ready());
         let token = keys.token(EMAIL, "https://example.com/push", NOW).unwrap();
         assert!(token.is_sensitive());
-        let (header, claims) = verified(&token, &keys.jwks().unwrap());
+        let (header, claims) = verified(&token, &keys.jwks(START).unwrap());
         assert_eq!((&header["alg"], &header["typ"]), (&json!("RS256"), &json!("JWT")));
         let subject = claims["sub"].as_str().unwrap().to_owned();
         assert!(subject.len() == 21 && subject.bytes().all(|byte| byte.is_ascii_digit()));
@@ -258,7 +288,7 @@ mod tests {
             "exp": 1_800_003_600,
         });
         assert_eq!(claims, expected);
-        let jwks: Value = serde_json::from_str(&keys.jwks().unwrap()).unwrap();
+        let jwks: Value = serde_json::from_str(&keys.jwks(START).unwrap()).unwrap();
         let jwk = &jwks["keys"][0];
         assert_eq!((&jwk["kty"], &jwk["use"]), (&json!("RSA"), &json!("sig")));
         assert_eq!((&jwk["alg"], &jwk["e"]), (&json!("RS256"), &json!("AQAB")));
@@ -267,6 +297,7 @@ mod tests {
     #[test]
     fn a_token_is_used_again_until_five_minutes_before_its_end() {
         let keys = Keys::open(None).unwrap();
+        keys.prepare(START).unwrap();
         let first = keys.token(EMAIL, "a", NOW).unwrap();
         assert_eq!(keys.token(EMAIL, "a", later(3_299)).unwrap(), first);
         assert_ne!(keys.token(EMAIL, "b", later(3_299)).unwrap(), first);
@@ -280,7 +311,8 @@ mod tests {
     fn a_kept_key_is_the_same_after_opening_again_and_only_for_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let keys = Keys::open(Some(folder.path())).unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "made at first use");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "made when asked for");
+        keys.prepare(START).unwrap();
         let token = keys.token(EMAIL, "a", NOW).unwrap();
         let names: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -289,11 +321,35 @@ mod tests {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Keys::open(Some(folder.path())).unwrap();
         assert!(again.is_ready());
-        verified(&token, &again.jwks().unwrap());
-        assert_eq!(again.jwks().unwrap(), keys.jwks().unwrap());
+        verified(&token, &again.jwks(START).unwrap());
+        assert_eq!(again.jwks(START).unwrap(), keys.jwks(START).unwrap());
         std::fs::write(&file, "-----BEGIN PRIVATE KEY-----\nnot a key\n").unwrap();
         let error = Keys::open(Some(folder.path())).map(drop).unwrap_err();
         assert!(error.to_string().contains("oidc-key.pem"), "{error}");
+    }
+
+    #[test]
+    fn a_token_makes_no_key() {
+        let keys = Keys::open(None).unwrap();
+        let error = keys.token(EMAIL, "a", NOW).unwrap_err();
+        assert!(error.to_string().contains("no key pair"), "{error}");
+        assert!(!keys.is_ready());
+    }
+
+    #[test]
+    fn making_a_key_that_failed_is_tried_again_after_a_minute() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("missing");
+        let keys = Keys::open(Some(&folder)).unwrap();
+        let first = keys.prepare(START).unwrap_err().to_string();
+        assert!(first.contains("oidc-key.pem"), "{first}");
+        std::fs::create_dir(&folder).unwrap();
+        let soon = Moment(START.plus(PREPARE_AGAIN_AFTER).0 - 1);
+        assert_eq!(keys.prepare(soon).unwrap_err().to_string(), first);
+        assert_eq!(keys.jwks(soon).unwrap_err().to_string(), first);
+        assert!(!keys.is_ready());
+        keys.prepare(START.plus(PREPARE_AGAIN_AFTER)).unwrap();
+        assert!(keys.is_ready());
     }
 
     #[test]

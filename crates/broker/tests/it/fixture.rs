@@ -77,6 +77,11 @@ impl Fixture {
     /// Opens the same store again, as after a stop.
     pub(crate) async fn reopen(&mut self) {
         self.broker.close(Duration::ZERO).await.unwrap();
+        self.open_again().await;
+    }
+
+    /// Opens the same store again after its broker was closed.
+    pub(crate) async fn open_again(&mut self) {
         self.broker = open(&self.engine, &self.clock, &self.acts).await;
     }
 

@@ -1,4 +1,5 @@
-//! The broker on the memory engine, with a clock that only the test moves.
+//! The broker on the memory engine, with a clock that only the test moves; and on the disk engine
+//! over a disk whose power is cut.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod dead_letters;
@@ -8,6 +9,10 @@ mod expiry;
 mod fixture;
 mod lanes;
 mod pausing;
+mod push_checker;
+mod push_power_cuts;
+mod push_receiver;
+mod pushing;
 mod resources;
 mod retention;
 mod retries;

@@ -107,8 +107,10 @@ impl MessageLog for SpyLog {
         if let Some(error) = self.refusal(&commit) {
             return Receipt::ready(Err(error));
         }
-        self.commits.lock().push(commit.clone());
-        self.inner.commit(commit)
+        let receipt = self.inner.commit(commit.clone());
+        // Only now: what is known here has its place in the log's queue.
+        self.commits.lock().push(commit);
+        receipt
     }
 
     fn room(&self) -> Future<Result<()>> {

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use testkit::disk::{Cut, Effect, Fault};
 use testkit::{Random, SimDisk};
 use tokio::runtime::{self, Runtime};
+use tokio::sync::watch;
 
 use crate::fixture::{message, settings, topic_name};
 use crate::push_checker::{Outcome, PushChecker};
@@ -31,8 +32,8 @@ const DRAIN_EVERY: u64 = 5;
 /// Publishing waits while a subscription is owed more.
 const OWED_MAX: usize = 60;
 const KEYS: [&str; 4] = ["ann", "bob", "cid", "dan"];
-/// How long the log may take to notice that the power is off.
-const NOTICE_MAX: Duration = Duration::from_secs(30);
+/// How long anything may take that is waited for.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[test]
 fn power_cuts_lose_nothing_and_repeat_only_what_was_in_flight_or_in_the_last_commit() {
@@ -102,8 +103,7 @@ impl Rounds {
                 // The random moment of the cut.
                 tokio::time::sleep(moment).await;
                 self.disk.fail(power_off(calls));
-                let noticed = tokio::time::timeout(NOTICE_MAX, life.broker.failure()).await;
-                noticed.expect("nothing touches the disk any more");
+                until_off(&self.disk).await;
             });
         }
         self.close(life);
@@ -116,7 +116,7 @@ impl Rounds {
         loop {
             self.checker.begin_life();
             if fails && self.random.one_in(3) {
-                let calls = 1 + self.random.below(60);
+                let calls = 1 + self.random.below(40);
                 self.disk.fail(power_off(calls));
             }
             let flushes = [20, 100, 5_000].map(Duration::from_millis);
@@ -220,7 +220,7 @@ impl Life {
                 tokio::task::yield_now().await;
             }
         };
-        let waited = tokio::time::timeout(NOTICE_MAX, settled).await;
+        let waited = tokio::time::timeout(WAIT_MAX, settled).await;
         waited.unwrap_or_else(|_| checker.fault("A1 an ack never reached the log".to_owned()));
         let count = checker.taken(Vec::new());
         storage::MessageLog::commit(&*self.log, Commit::barrier()).await.unwrap();
@@ -354,13 +354,28 @@ fn topic() -> TopicName {
 /// Everything so small that the log is used again and again.
 fn small() -> disk::Options {
     disk::Options {
-        wal_segment_bytes: 128 << 10,
-        wal_max_bytes: 1 << 20,
+        wal_segment_bytes: 64 << 10,
+        wal_max_bytes: 512 << 10,
         tail_memory_bytes: 32 << 10,
         topic_segment_bytes: 48 << 10,
         reserve_bytes: 64 << 10,
         ..disk::Options::default()
     }
+}
+
+/// Waits until the power is off. Who reads may be the first to find out, and then nobody may write
+/// any more, so the log is not asked.
+async fn until_off(disk: &SimDisk) {
+    let off = Arc::new(watch::Sender::new(false));
+    let mut waiting = off.subscribe();
+    disk.observe(move |_, call| {
+        off.send_if_modified(|is_off| std::mem::replace(is_off, call.failed) != call.failed);
+    });
+    if !disk.is_off() {
+        let waited = tokio::time::timeout(WAIT_MAX, waiting.wait_for(|is_off| *is_off)).await;
+        waited.expect("nothing touches the disk any more").expect("it is observed");
+    }
+    disk.observe_no_more();
 }
 
 /// The power goes at the n-th call from now.

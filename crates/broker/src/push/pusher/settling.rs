@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use domain::Now;
 use domain::delivery::Failure;
-use domain::{Backoff, Now};
 use storage::Attempt;
 
-use super::{Flight, Pusher};
+use super::{ERROR_NAP, Flight, Pusher};
 use crate::push::batch;
 use crate::push::breaker::FailureKind;
 use crate::push::exchange::{Answer, Class, NoAnswer};
@@ -26,6 +26,9 @@ impl Pusher {
     /// A request is over.
     pub(super) fn settle(&mut self, key: u64, answer: &Result<Answer, NoAnswer>) {
         let Some(flight) = self.flights.remove(&key) else { return };
+        if answer.as_ref().is_err_and(|none| none.is_ours) {
+            return self.put_off(flight);
+        }
         let now = self.shared.runtime.now();
         let outcome = self.outcome(&flight, answer, now);
         self.record(&flight, &outcome, answer, now);
@@ -38,14 +41,23 @@ impl Pusher {
         match outcome {
             Outcome::Acked(_) => pass.succeed(now.moment.since(started)),
             Outcome::Failed { kind, failure, .. } => {
-                let longest = self.plan.rules.retry.as_ref().map(Backoff::longest);
-                let pause = failure.retry_after.min(longest.or(failure.retry_after));
+                let asked = failure.retry_after;
+                let pause = asked.map(|asked| self.plan.rules.retry_after_allowed(asked));
                 // Endpoints of one host that fail together are not tried together.
                 let seed = key ^ self.subscription.id().0.rotate_left(32);
                 pass.fail(now.moment, kind, pause, seed);
             }
         }
         self.idle.push(consumer);
+    }
+
+    /// Our own limits held the request up for too long: it counts as never sent, and the endpoint
+    /// is not to blame.
+    fn put_off(&mut self, flight: Flight) {
+        let leases = flight.leases.iter().map(|sent| (sent.ack_id, Settlement::GiveBack));
+        self.subscription.settle_pushed(leases);
+        self.idle.push(flight.consumer);
+        self.nap = Some(self.shared.runtime.clock.sleep_until(self.now().plus(ERROR_NAP)));
     }
 
     fn outcome(&self, flight: &Flight, answer: &Result<Answer, NoAnswer>, now: Now) -> Outcome {

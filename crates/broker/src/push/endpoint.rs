@@ -126,11 +126,6 @@ impl Endpoint {
     pub(crate) fn is_proven(&self) -> bool {
         self.share.is_proven()
     }
-
-    /// How many requests it takes at a time.
-    pub(crate) fn limit(&self) -> usize {
-        self.state.lock().window.limit()
-    }
 }
 
 impl Drop for Endpoint {

@@ -17,6 +17,9 @@ use crate::consumer::Want;
 /// it, never the deadline.
 const LEASE_MARGIN: Duration = Duration::from_secs(600);
 
+/// Records read from disk at a time for an endpoint that works.
+const FETCH_RECORDS: usize = 128;
+
 /// Whether messages of a subscription with such settings are pushed.
 pub(super) fn is_pushed(settings: &domain::Subscription) -> bool {
     settings.push.is_some() && !settings.detached
@@ -70,8 +73,11 @@ impl Plan {
             records_max,
             bytes_max,
             ack_deadline: Some(self.timeout + LEASE_MARGIN),
-            // What goes out in one round trip is read together.
-            fetch_records: self.endpoint.limit().saturating_mul(records_max),
+            fetch_records: match self.endpoint.is_proven() {
+                true => FETCH_RECORDS.max(records_max),
+                // It may hang, and then what was read would be kept for nothing.
+                false => records_max,
+            },
             is_push: true,
             prefers_fresh: false,
         }

@@ -204,7 +204,11 @@ impl Drop for Scheduler {
 impl Worker {
     fn start() -> Self {
         let (pushers, coming) = mpsc::unbounded_channel();
-        Self { pushers, task: spawn::named("push worker", drive(coming)) }
+        // Out of the runtime's budget: of thousands of connections that are ready at a time it
+        // would let a hundred go on and have all others asked in vain. `FuturesUnordered` lets
+        // other tasks run after each has had its turn.
+        let task = spawn::named("push worker", tokio::task::unconstrained(drive(coming)));
+        Self { pushers, task }
     }
 }
 

@@ -40,14 +40,7 @@ impl Consumer {
         let id = subscription.open_consumer(flow)?;
         let bytes_max = limits::PULL_BYTES_MAX;
         let fetch_records = records_max;
-        let want = Want {
-            records_max,
-            bytes_max,
-            ack_deadline,
-            fetch_records,
-            is_push: false,
-            prefers_fresh: false,
-        };
+        let want = Want { records_max, bytes_max, ack_deadline, fetch_records, ..Want::default() };
         Ok(Self { leasing: Leasing::new(subscription, runtime), id, want })
     }
 
@@ -80,6 +73,7 @@ impl Drop for Consumer {
 }
 
 /// How much to lease at a time.
+#[derive(Default)]
 pub(crate) struct Want {
     pub(crate) records_max: usize,
     /// One record may be larger.
@@ -92,6 +86,8 @@ pub(crate) struct Want {
     pub(crate) is_push: bool,
     /// Whether records that were never delivered go before those that failed.
     pub(crate) prefers_fresh: bool,
+    /// Whether what was read is kept while the consumer waits: it will go on in a moment.
+    pub(crate) keeps_read: bool,
 }
 
 /// Takes leases for one consumer after the other, and reads what is not in memory for them.
@@ -110,8 +106,8 @@ pub(crate) struct Leasing {
 enum Fetch {
     None,
     Reading(storage::Future<storage::Result<Batch>>),
-    /// What was read and not yet handed out. It is dropped as soon as the consumer must wait, so
-    /// that a slow one pins nothing.
+    /// What was read and not yet handed out. It is dropped as soon as the consumer must wait
+    /// (`keeps_read` apart), so that a slow one pins nothing.
     Read(Batch),
 }
 
@@ -161,6 +157,9 @@ impl Leasing {
                     return Poll::Ready(Ok(leases));
                 }
                 step @ (Step::Wait | Step::WaitForFetch) => {
+                    if let Some(batch) = ask.fetched.filter(|_| want.keeps_read) {
+                        self.fetch = Fetch::Read(batch);
+                    }
                     self.has_waited = true;
                     self.is_idle = matches!(step, Step::Wait);
                     return Poll::Pending;

@@ -79,7 +79,7 @@ impl Plan {
                 false => records_max,
             },
             is_push: true,
-            prefers_fresh: false,
+            ..Want::default()
         }
     }
 

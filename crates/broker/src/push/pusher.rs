@@ -222,6 +222,9 @@ impl Pusher {
             }
             self.nap = None;
         }
+        if self.plan.rules.ordering == Ordering::Fifo && !self.requests.is_empty() {
+            return Ok(Turned::Wait);
+        }
         let now = self.now();
         let pass = match self.plan.endpoint.admit(now, context.waker()) {
             Admit::Go(pass) => pass,
@@ -270,7 +273,12 @@ impl Pusher {
         }
         // A message that failed may be to blame for the breaker: one that never did is a better
         // probe, and is not held up by the other.
-        let want = Want { prefers_fresh: pass.is_probe(), ..self.plan.want() };
+        let want = Want {
+            prefers_fresh: pass.is_probe(),
+            // The answer of one that is in flight brings the next of its lane.
+            keeps_read: !self.requests.is_empty(),
+            ..self.plan.want()
+        };
         let Poll::Ready(leases) = self.leasing.poll_lease(consumer, &want, context) else {
             return Ok(Turned::Wait);
         };

@@ -1,7 +1,7 @@
 //! How many requests an endpoint is sent at a time.
 //!
 //! ```text
-//! limit   slow start: +1 a success   ╱╲      then +1 a round trip, or far less while answers take
+//! limit   slow start: +1 a success   ╱╲      then +10 a second, or far less while answers take
 //!                                            longer than they did at best: the requests queue there
 //!   │                              ╱    ╲ halved          ___----
 //!   │                            ╱        ╲_______-----╱
@@ -17,9 +17,12 @@ const START: usize = 4;
 /// Most requests at a time.
 const MAX: u64 = 3_000;
 /// Up to here a window grows by one with each success, whatever happened before.
-const THRESHOLD_MIN: u64 = 64;
+const THRESHOLD_MIN: u64 = 32;
 /// Growth waits while answers take longer than this.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
+/// Above that it grows by one in this time, or in a round trip if that takes longer: where answers
+/// are quick, more at a time brings nothing.
+const GROWTH_TIME: Duration = Duration::from_millis(100);
 /// Answers that take longer than twice the best and this are held up by others of ours.
 const QUEUES_FROM: Duration = Duration::from_millis(2);
 /// In so many round trips a window grows by one then.
@@ -109,7 +112,7 @@ impl Window {
             let by = match self.limit {
                 limit if self.queues() => ONE * ONE / limit / QUEUED_ROUNDS,
                 limit if limit < self.threshold => ONE,
-                limit => ONE * ONE / limit,
+                limit => self.share_of_growth_time() * ONE / limit,
             };
             self.limit = (self.limit + by).min(MAX * ONE);
         }
@@ -142,6 +145,13 @@ impl Window {
         self.limit = self.limit.max(half);
         self.acked = ONE;
         self.round = Round::begin(self.limit());
+    }
+
+    /// How much of `GROWTH_TIME` a round trip takes, in parts of `ONE`.
+    fn share_of_growth_time(&self) -> u64 {
+        let round_trip = self.latency.unwrap_or_default().min(GROWTH_TIME);
+        let share = u128::from(ONE) * round_trip.as_micros() / GROWTH_TIME.as_micros();
+        u64::try_from(share).unwrap_or(ONE)
     }
 
     /// Whether what is in flight holds itself up: more of it would only wait longer.
@@ -184,16 +194,23 @@ mod tests {
     }
 
     #[test]
-    fn a_window_starts_at_four_doubles_up_to_64_and_then_grows_by_one_a_round_trip() {
+    fn a_window_starts_at_four_doubles_up_to_32_and_then_grows_by_ten_a_second() {
         let mut window = Window::new();
         assert_eq!(window.limit(), 4);
         succeed(&mut window, QUICK, 1);
         assert_eq!(window.limit(), 8);
-        succeed(&mut window, QUICK, 3);
-        assert_eq!(window.limit(), 64);
-        succeed(&mut window, QUICK, 10);
-        assert!((72..=75).contains(&window.limit()), "{}", window.limit());
-        succeed(&mut window, QUICK, 3_100);
+        succeed(&mut window, QUICK, 2);
+        assert_eq!(window.limit(), 32);
+        succeed(&mut window, QUICK, 200);
+        assert!((38..=43).contains(&window.limit()), "{}", window.limit());
+        succeed(&mut window, Duration::from_millis(10), 100);
+        assert!((45..=54).contains(&window.limit()), "{}", window.limit());
+    }
+
+    #[test]
+    fn a_window_has_an_end() {
+        let mut window = Window::new();
+        succeed(&mut window, Duration::from_millis(200), 3_100);
         assert_eq!(window.limit(), 3_000);
     }
 
@@ -201,10 +218,10 @@ mod tests {
     fn it_hardly_grows_while_requests_only_queue_at_the_endpoint() {
         let mut window = Window::new();
         succeed(&mut window, QUICK, 5);
-        // 100 ms where 5 ms were enough.
-        succeed(&mut window, 20 * QUICK, 1);
+        // 200 ms where 5 ms were enough.
+        succeed(&mut window, 40 * QUICK, 1);
         let from = window.limit();
-        succeed(&mut window, 20 * QUICK, 80);
+        succeed(&mut window, 40 * QUICK, 80);
         assert!((from + 8..=from + 12).contains(&window.limit()), "{from} {}", window.limit());
     }
 
@@ -214,9 +231,7 @@ mod tests {
         window.limit = 256 * ONE;
         window.on_failure(ms(100));
         assert_eq!(window.limit(), 128);
-        succeed(&mut window, QUICK, 1);
-        assert!((128..=129).contains(&window.limit()));
-        succeed(&mut window, QUICK, 10);
+        succeed(&mut window, 20 * QUICK, 11);
         assert!((136..=140).contains(&window.limit()), "{}", window.limit());
     }
 
@@ -260,7 +275,7 @@ mod tests {
         for _ in 0..1_000 {
             window.on_success(QUICK, 3_000);
         }
-        assert!(window.limit() > 64);
+        assert!(window.limit() > 30);
     }
 
     #[test]
@@ -282,7 +297,7 @@ mod tests {
         assert_eq!(window.limit(), 1);
         window.on_recovered();
         assert_eq!(window.limit(), 64);
-        succeed(&mut window, QUICK, 4);
+        succeed(&mut window, 20 * QUICK, 4);
         assert!((66..=68).contains(&window.limit()), "{}", window.limit());
     }
 

@@ -1,4 +1,4 @@
-//! Saves progress and attempts each `progress_flush`, and makes room in the log when it asks for it.
+//! Saves progress and attempts each `progress_flush`, and makes room in the log when it asks.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -323,7 +323,8 @@ mod tests {
             prop_assert!(message(with_header).len() <= 1_024);
             let text = message(answer(500, &[], &body));
             prop_assert!(text.len() <= 1_024 && !text.chars().any(char::is_control));
-            let none = NoAnswer { class: Class::Dns, message: said.into(), address: None, is_ours: false };
+            let (class, message) = (Class::Dns, said.into());
+            let none = NoAnswer { class, message, address: None, is_ours: false };
             let Verdict::Failed { failure, .. } = judge(&Err(none), Success::Google, NOW) else {
                 panic!("acked")
             };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! limit   slow start: +1 a success   ╱╲      then +10 a second, or far less while answers take
-//!                                            longer than they did at best: the requests queue there
+//!                                            longer than at best: the requests only queue
 //!   │                              ╱    ╲ halved          ___----
 //!   │                            ╱        ╲_______-----╱
 //!   4 ─────────────────────────╱

@@ -79,7 +79,6 @@ impl World {
             was_exactly_once: false,
             retained_since: Timestamp(0),
             indexed_max: plan.indexed_max,
-            prefers_fresh: false,
             ticked: START,
             expected: Vec::new(),
         };

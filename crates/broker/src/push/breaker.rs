@@ -187,7 +187,7 @@ mod tests {
             assert!(pause >= expected && pause <= expected + expected / 10, "{pause:?}");
             now = now.plus(pause);
             assert_eq!(breaker.admits(now), Admission::Probe);
-            breaker.on_failure(now, FailureKind::Refused, now.0);
+            breaker.on_failure(now, FailureKind::Down, now.0);
         }
     }
 

@@ -258,7 +258,7 @@ mod tests {
         let mut window = Window::new();
         succeed(&mut window, Duration::from_millis(1_001), 20);
         assert_eq!(window.limit(), 4);
-        succeed(&mut window, QUICK, 3);
+        succeed(&mut window, QUICK, 20);
         assert!(window.limit() > 4);
     }
 

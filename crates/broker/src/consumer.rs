@@ -178,6 +178,11 @@ impl Leasing {
         self.has_waited = true;
     }
 
+    /// Whether it waits for the disk, and has the turn to read.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.fetch, Fetch::Reading(_))
+    }
+
     /// Drops what was read and not handed out, and gives up the turn to read.
     pub(crate) fn let_go(&mut self) {
         if matches!(std::mem::replace(&mut self.fetch, Fetch::None), Fetch::Reading(_)) {

@@ -54,6 +54,9 @@ pub(super) struct Pusher {
     /// The one that asks, or stands in line.
     asking: Option<ConsumerId>,
     turn: Option<Turn>,
+    /// With what the next request is let through, while its messages are read from disk. Given up
+    /// for that time it might be gone when they are there, again and again.
+    through: Option<(Pass, Slot)>,
     requests: FuturesUnordered<Exchange>,
     flights: HashMap<u64, Flight>,
     next_flight: u64,
@@ -123,6 +126,7 @@ impl Pusher {
             idle: Vec::new(),
             asking: None,
             turn: None,
+            through: None,
             requests: FuturesUnordered::new(),
             flights: HashMap::new(),
             next_flight: 0,
@@ -144,6 +148,9 @@ impl Pusher {
             return false;
         }
         self.is_draining = self.shared.is_draining();
+        if self.is_draining {
+            self.through = None;
+        }
         self.notice_seek();
         if Arc::ptr_eq(&settings, &self.plan.settings) {
             return true;
@@ -154,7 +161,8 @@ impl Pusher {
             self.plan.endpoint.wake_waiting();
         }
         self.plan = plan.after(&mut self.plan);
-        (self.nap, self.pause, self.lingering, self.turn) = (None, None, None, None);
+        (self.nap, self.pause, self.lingering) = (None, None, None);
+        (self.turn, self.through) = (None, None);
         true
     }
 
@@ -171,7 +179,9 @@ impl Pusher {
     fn cut_off(&mut self) {
         self.requests.clear();
         let flights = std::mem::take(&mut self.flights);
-        self.shared.note_given_back(flights.values().map(|flight| flight.leases.len()).sum());
+        if self.shared.is_stopping() {
+            self.shared.note_given_back(flights.values().map(|flight| flight.leases.len()).sum());
+        }
         for flight in flights.into_values() {
             let leases = flight.leases.iter().map(|sent| (sent.ack_id, Settlement::GiveBack));
             self.subscription.settle_pushed(leases);
@@ -226,6 +236,9 @@ impl Pusher {
             return Ok(Turned::Wait);
         }
         let now = self.now();
+        if let Some((pass, slot)) = self.through.take() {
+            return self.send_with(pass, slot, now, context);
+        }
         let pass = match self.plan.endpoint.admit(now, context.waker()) {
             Admit::Go(pass) => pass,
             Admit::Full => {
@@ -241,25 +254,39 @@ impl Pusher {
         if let Some(Err(until)) = self.plan.rate.as_mut().map(|rate| rate.take(now)) {
             return Ok(self.nap_until(until, context));
         }
-        let sent = self.send_with(pass, now, context);
-        if let (Ok(Turned::Wait) | Err(_), Some(rate)) = (&sent, &mut self.plan.rate) {
+        let sent = match self.slot(now, context) {
+            Some(slot) => self.send_with(pass, slot, now, context),
+            None => Ok(Turned::Wait),
+        };
+        if let (Ok(Turned::Wait) | Err(_), None, Some(rate)) =
+            (&sent, &self.through, &mut self.plan.rate)
+        {
             rate.give_back();
         }
         sent
     }
 
-    /// Leases what the next request carries and sends it. Without anything to lease all that it
-    /// took for it is given back.
-    fn send_with(&mut self, pass: Pass, now: Moment, context: &mut Context<'_>) -> Result<Turned> {
+    /// The right to one more request among all, and memory for it. `None`: it is woken for it.
+    fn slot(&mut self, now: Moment, context: &mut Context<'_>) -> Option<Slot> {
         let share = &self.plan.endpoint.share;
-        let Poll::Ready(slot) = share.poll_slot(&mut self.turn, now, context) else {
-            self.leasing.let_go();
-            return Ok(Turned::Wait);
-        };
-        if !self.shared.memory.has_room(share.is_proven(), context.waker()) {
-            self.leasing.let_go();
-            return Ok(Turned::Wait);
+        if let Poll::Ready(slot) = share.poll_slot(&mut self.turn, now, context)
+            && self.shared.memory.has_room(share.is_proven(), context.waker())
+        {
+            return Some(slot);
         }
+        self.leasing.let_go();
+        None
+    }
+
+    /// Leases what the next request carries and sends it. Without anything to lease all that it
+    /// took for it is given back, unless that is being read.
+    fn send_with(
+        &mut self,
+        pass: Pass,
+        slot: Slot,
+        now: Moment,
+        context: &mut Context<'_>,
+    ) -> Result<Turned> {
         let consumer = match self.asking {
             Some(consumer) => consumer,
             None => match self.idle.pop() {
@@ -280,6 +307,7 @@ impl Pusher {
             ..self.plan.want()
         };
         let Poll::Ready(leases) = self.leasing.poll_lease(consumer, &want, context) else {
+            self.through = self.leasing.is_reading().then_some((pass, slot));
             return Ok(Turned::Wait);
         };
         let leases = leases?;
@@ -311,7 +339,8 @@ impl Pusher {
     }
 
     fn send(&mut self, consumer: ConsumerId, leases: &[Lease], pass: Pass, slot: Slot) {
-        let request = match self.request(leases) {
+        let lanes: Vec<_> = leases.iter().map(|lease| self.plan.lane(lease)).collect();
+        let request = match self.request(leases, self.chain(leases, &lanes)) {
             Ok(request) => request,
             Err(error) => {
                 self.refuse(leases, &error);
@@ -319,10 +348,10 @@ impl Pusher {
                 return;
             }
         };
-        let sent = leases.iter().map(|lease| Sent {
+        let sent = leases.iter().zip(lanes).map(|(lease, lane)| Sent {
             ack_id: lease.ack_id,
             attempt: lease.attempt,
-            lane: self.plan.lane(lease),
+            lane,
         });
         let flight = Flight {
             consumer,
@@ -340,7 +369,7 @@ impl Pusher {
         self.requests.push(Box::pin(async move { (key, shared.sender.send(request).await) }));
     }
 
-    fn request(&self, leases: &[Lease]) -> Result<Request, Unsendable> {
+    fn request(&self, leases: &[Lease], chain: Option<Chain>) -> Result<Request, Unsendable> {
         let (plan, shared) = (&self.plan, &self.shared);
         let (now, topic) = (shared.runtime.clock.wall(), self.subscription.topic().id());
         let mut messages = Vec::new();
@@ -353,7 +382,7 @@ impl Pusher {
             Some((email, audience)) => Some(shared.keys.token(email, audience, now)?),
             None => None,
         };
-        let parcel = Parcel { leases, messages: &messages, chain: self.chain(leases) };
+        let parcel = Parcel { leases, messages: &messages, chain };
         Ok(plan.template.request(&parcel, now, token.as_ref(), plan.timeout)?)
     }
 
@@ -381,9 +410,8 @@ impl Pusher {
     }
 
     /// What lets the receiver check the order; `None` where there is none.
-    fn chain(&self, leases: &[Lease]) -> Option<Chain> {
-        let first = leases.first()?;
-        let lane = self.plan.rules.lane_key(&first.record)?;
+    fn chain(&self, leases: &[Lease], lanes: &[Option<Arc<str>>]) -> Option<Chain> {
+        let (first, lane) = (leases.first()?, lanes.first()?.as_ref()?);
         // A request with messages of several lanes has no one before it.
         if leases.len() > 1 && self.plan.rules.ordering != Ordering::Fifo {
             return None;

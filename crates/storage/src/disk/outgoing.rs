@@ -160,7 +160,7 @@ impl Building {
         let blocks = (|| {
             let reader = shared.files.get(&last.file)?;
             let file = shared.disk.open_for_blocks(&last.file)?;
-            Blocks::new(file, reader.as_ref(), last.length, bytes)
+            Blocks::new(file, reader.cached.as_ref(), last.length, bytes)
         })();
         let blocks = blocks.map_err(super::scan::unavailable)?;
         Ok(Self { segment: last.as_ref().clone(), marks, blocks })

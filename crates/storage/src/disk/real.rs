@@ -55,7 +55,7 @@ impl Disk for RealDisk {
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
         let mut options = fs::OpenOptions::new();
         let path = self.root.join(name);
-        match options.write(true).custom_flags(direct).open(path) {
+        match options.read(true).write(true).custom_flags(direct).open(path) {
             Ok(file) => Ok(Arc::new(RealFile(file))),
             // Not every file system can do it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.open(name),

@@ -15,8 +15,8 @@ pub trait Disk: Send + Sync {
     /// only after `sync_folder`.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Opens an existing file to be written in whole 4 KiB blocks from memory aligned to them,
-    /// past the page cache where that is possible: for much that will not be read soon.
+    /// Opens an existing file to be read and written in whole 4 KiB blocks, in memory aligned to
+    /// them, past the page cache where that is possible: for much that is not wanted again soon.
     fn open_for_blocks(&self, name: &str) -> io::Result<Arc<dyn File>> {
         self.open(name)
     }

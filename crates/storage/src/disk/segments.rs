@@ -13,12 +13,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, BufMut, Bytes};
 use domain::{Offset, Timestamp, TopicId};
-use parking_lot::Mutex;
 
 use super::database::Database;
+use super::files::{DIRECT_BYTES_MIN, Files, SegmentFile};
 use super::format::{RECORD_HEADER, RecordHead, record_holds, to_usize};
 use super::scan::{at_end, unavailable};
-use super::seam::{Disk, File};
+use super::seam::File;
 use super::tail::Filling;
 use crate::{Error, Result};
 
@@ -30,8 +30,6 @@ pub(super) const MARK_BYTES: u64 = 64 << 10;
 const READ_BYTES_MAX: u64 = 1 << 20;
 /// Offsets reported as damaged by one read, at most; the next read goes on behind them.
 const DAMAGED_MAX: u64 = 65_536;
-/// Segment files kept open.
-const OPEN_FILES_MAX: usize = 64;
 
 /// A place in a segment where a record starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,42 +98,10 @@ pub(super) fn decode_marks(mut bytes: &[u8]) -> Vec<Mark> {
     marks
 }
 
-/// Open segment files, a few at a time: there may be more segments than a process may open files.
-pub(super) struct Files {
-    disk: Arc<dyn Disk>,
-    open: Mutex<Vec<(String, Arc<dyn File>)>>,
-}
-
-impl Files {
-    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, open: Mutex::default() }
-    }
-
-    pub(super) fn get(&self, name: &str) -> std::io::Result<Arc<dyn File>> {
-        let mut open = self.open.lock();
-        if let Some(at) = open.iter().position(|(other, _)| other == name) {
-            let found = open.remove(at);
-            let file = Arc::clone(&found.1);
-            open.push(found);
-            return Ok(file);
-        }
-        let file = self.disk.open(name)?;
-        if open.len() >= OPEN_FILES_MAX {
-            open.remove(0);
-        }
-        open.push((name.to_owned(), Arc::clone(&file)));
-        Ok(file)
-    }
-
-    pub(super) fn forget(&self, name: &str) {
-        self.open.lock().retain(|(other, _)| other != name);
-    }
-}
-
 /// Reads one segment.
 pub(super) struct Reader<'a> {
     segment: &'a Segment,
-    file: Arc<dyn File>,
+    file: Arc<SegmentFile>,
     marks: Arc<[Mark]>,
     seed: u32,
     /// Bytes of the file from `at` on.
@@ -165,9 +131,13 @@ impl<'a> Reader<'a> {
         if let Some(mark) = self.marks.get(start.saturating_sub(1)) {
             (self.at, self.next) = (mark.at, mark.offset);
         }
+        let record_bytes = self.segment.length / self.segment.records.max(1) + 1;
         while self.at < self.segment.length {
-            let wanted = (filling.bytes_left() as u64).clamp(MARK_BYTES, READ_BYTES_MAX);
-            match self.record(wanted)? {
+            if self.window.is_empty() && filling.is_half_full() {
+                return Ok(false);
+            }
+            let records_bytes = (filling.records_left() as u64).saturating_mul(record_bytes);
+            match self.record(records_bytes.min(filling.bytes_left() as u64))? {
                 Some(head) if head.offset < filling.next() => self.pass(&head),
                 Some(head) => {
                     if !filling.take(&self.window, 0, &head) {
@@ -214,11 +184,30 @@ impl<'a> Reader<'a> {
         if self.window.len() as u64 >= rest.min(needed as u64) {
             return Ok(());
         }
-        let mut bytes = vec![0; to_usize(rest.min(wanted.max(needed as u64)))];
-        let read = self.file.read_at(&mut bytes, self.at);
-        read.map_err(|error| at_end(&self.segment.file, self.at, error))?;
-        self.window = bytes.into();
+        let least = rest.min(needed as u64);
+        let end = self.window_end(self.at, wanted).max(self.at + least);
+        // A short read mostly ends inside a record, where nobody will go on.
+        let goes_on = wanted >= DIRECT_BYTES_MIN as u64;
+        let next = |at: u64| if goes_on { to_usize(self.window_end(at, wanted) - at) } else { 0 };
+        let lengths = (to_usize(least), to_usize(end - self.at));
+        let read = self.file.read(self.at, lengths, next);
+        self.window = read.map_err(|error| at_end(&self.segment.file, self.at, error))?;
         Ok(())
+    }
+
+    /// Where to end a read from `at` on for `wanted` bytes. A long one ends at a mark, so that the
+    /// next one starts where it ended; a short one brings the heads of records on top, and what
+    /// stands between the mark and the first record.
+    fn window_end(&self, at: u64, wanted: u64) -> u64 {
+        let length = self.segment.length;
+        if wanted < DIRECT_BYTES_MIN as u64 {
+            return length.min(at + wanted + wanted / 8 + MARK_BYTES);
+        }
+        let most = at + wanted.min(READ_BYTES_MAX);
+        let behind = self.marks.partition_point(|mark| mark.at <= most);
+        let near = [behind.saturating_sub(1), behind].map(|place| self.marks.get(place));
+        let end = near.into_iter().flatten().map(|mark| mark.at).find(|end| *end > at);
+        end.filter(|_| length > most).unwrap_or(length)
     }
 
     /// Reports what is damaged at `at` and goes on behind it; `false` once that is enough for one
@@ -269,6 +258,7 @@ pub(super) fn verify(
     mut fault: impl FnMut(u64),
 ) -> Result<u64, Error> {
     let (marks, window) = (marks.into(), Bytes::new());
+    let file = Arc::new(SegmentFile::cached(file));
     let mut reader = Reader { segment, file, marks, seed, window, at: 0, next: segment.first };
     let mut records = 0;
     while reader.at < segment.length {

@@ -88,6 +88,17 @@ impl Filling {
         self.limit.bytes.saturating_sub(self.bytes)
     }
 
+    /// Records that still fit.
+    pub(super) fn records_left(&self) -> usize {
+        self.limit.records.saturating_sub(self.batch.records.len())
+    }
+
+    /// Whether what is left is not worth a read of its own.
+    pub(super) fn is_half_full(&self) -> bool {
+        let records = self.batch.records.len();
+        records > 0 && (records >= self.limit.records / 2 || self.bytes >= self.limit.bytes / 2)
+    }
+
     /// Adds the record at `at` of `bytes`, whose head is `head`; `false` if there is no room.
     pub(super) fn take(&mut self, bytes: &Bytes, at: usize, head: &RecordHead) -> bool {
         let body_bytes = head.length - head.body_at;

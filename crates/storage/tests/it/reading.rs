@@ -215,6 +215,39 @@ async fn every_needed_record_is_read_from_segments_from_every_offset() {
     check_reads(&again, &published, &needed, &mut random).await;
 }
 
+/// What is read ahead for one reader is had by the next one, who may need more of it.
+#[tokio::test]
+async fn records_of_any_length_are_read_whole_whatever_was_read_before() {
+    const SIZES: [usize; 6] = [500, 60_000, 200_000, 270_000, 300_000, 500_000];
+    let bed = Bed::new();
+    let mut owner = Owner::new(bed.open_with(large()).expect("a fresh store"));
+    script::set_up(&mut owner).await.expect("a working store");
+    let mut random = Random::seeded(4);
+    let mut all = Vec::new();
+    for _ in 0..80 {
+        let size = SIZES[random.index(SIZES.len())];
+        let pending = owner.queue(&[(0, &[size])], Vec::new(), Urgency::Durable);
+        all.extend(owner.history.last_commit().appends.iter().flat_map(as_kept));
+        owner.settle(pending).await.expect("published");
+    }
+    let topic = owner.topics[0].id;
+    owner.checkpoint().await.expect("a checkpoint");
+    let trimmed = owner.engine.log.trim(Arc::new(Needed(|_| true))).await.expect("a trim");
+    assert_eq!(trimmed.records_dropped, 0, "{trimmed:?}");
+    for _ in 0..40 {
+        bed.close();
+        let engine = bed.open_with(large()).expect("it opens again");
+        let mut from = all[0].offset;
+        while from < engine.log.end(topic) {
+            let bytes = 1 + usize::try_from(random.below(600_000)).expect("a small number");
+            let limit = ReadLimit { records: RECORDS[random.index(3)], bytes };
+            let batch = engine.log.read(topic, from, limit).await.expect("a read");
+            check(&batch, from, limit, &all, &|_| true);
+            from = batch.covered.to;
+        }
+    }
+}
+
 /// Reads on and on, in steps from random places, until told to stop. Every record is needed.
 async fn keep_reading(engine: Engine, topic: TopicId, all: Arc<Mutex<Vec<Record>>>, stop: Stop) {
     let mut random = Random::seeded(3);

@@ -1,0 +1,166 @@
+//! Parts of segment files that are read before they are wanted: a few for the whole store, so that
+//! consumers that stop in the middle of a backlog leave little behind.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::files::read_blocks;
+use super::seam::File;
+
+/// Reads begun and not yet wanted, at most. Of more backlogs that are read at once than this,
+/// some do without.
+const BEGUN_MAX: usize = 8;
+
+/// Reads that were begun, oldest first.
+#[derive(Default)]
+pub(super) struct ReadAhead(Mutex<VecDeque<Begun>>);
+
+struct Begun {
+    /// Not held open: a file that is removed gives its space back.
+    file: Weak<dyn File>,
+    at: u64,
+    part: Arc<Mutex<Part>>,
+}
+
+/// Locked while it is read: who wants it then waits for the lock.
+enum Part {
+    Unread,
+    Read(io::Result<Bytes>),
+    /// Somebody wanted it before its turn came.
+    Taken,
+}
+
+impl ReadAhead {
+    /// Begins to read `length` bytes of `file` from `at` on.
+    pub(super) fn begin(&self, file: &Arc<dyn File>, at: u64, length: usize) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let part = Arc::new(Mutex::new(Part::Unread));
+        let mut begun = self.0.lock();
+        if begun.len() >= BEGUN_MAX {
+            begun.pop_front();
+        }
+        begun.push_back(Begun { file: Arc::downgrade(file), at, part: Arc::clone(&part) });
+        drop(begun);
+        let file = Arc::clone(file);
+        // Nobody waits for the task itself: whoever comes before its turn reads without it, so
+        // that a pool full of those who wait does not wait for itself.
+        drop(runtime.spawn_blocking(move || {
+            // Only the one who wants it has the other end, and it is not wanted if that is gone.
+            let is_wanted = Arc::strong_count(&part) > 1;
+            let mut part = part.lock();
+            if is_wanted && matches!(*part, Part::Unread) {
+                *part = Part::Read(read_blocks(file.as_ref(), at, length));
+            }
+        }));
+    }
+
+    /// What was begun to be read there; `None` if it was not, or its turn has not come.
+    pub(super) fn take(&self, file: &Arc<dyn File>, at: u64) -> Option<io::Result<Bytes>> {
+        let mut begun = self.0.lock();
+        let file = Arc::downgrade(file);
+        let place = begun.iter().position(|it| it.at == at && it.file.ptr_eq(&file))?;
+        let part = begun.remove(place)?.part;
+        drop(begun);
+        match std::mem::replace(&mut *part.lock(), Part::Taken) {
+            Part::Read(read) => Some(read),
+            Part::Unread | Part::Taken => None,
+        }
+    }
+
+    /// Waits until every read that was begun has come.
+    #[cfg(test)]
+    pub(super) async fn settle(&self) {
+        loop {
+            let unread =
+                |it: &Begun| it.part.try_lock().is_none_or(|part| matches!(*part, Part::Unread));
+            if !self.0.lock().iter().any(unread) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::real::RealDisk;
+    use super::super::seam::Disk;
+    use super::*;
+
+    const LENGTH: usize = 8_192;
+
+    fn file() -> (tempfile::TempDir, Arc<dyn File>) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = RealDisk::new(folder.path()).create("topics/1").unwrap();
+        file.write_at(&[7; LENGTH * (BEGUN_MAX + 1)], 0).unwrap();
+        (folder, file)
+    }
+
+    fn place(index: usize) -> u64 {
+        (index * LENGTH) as u64
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_is_had_once_and_only_by_its_file_and_place() {
+        let (_folder, one) = file();
+        let (_other_folder, other) = file();
+        let ahead = ReadAhead::default();
+        ahead.begin(&one, place(1), LENGTH);
+        ahead.settle().await;
+        assert!(ahead.take(&one, place(0)).is_none());
+        assert!(ahead.take(&other, place(1)).is_none());
+        assert_eq!(ahead.take(&one, place(1)).unwrap().unwrap(), [7; LENGTH][..]);
+        assert!(ahead.take(&one, place(1)).is_none());
+    }
+
+    #[tokio::test]
+    async fn no_more_than_the_bound_is_kept() {
+        let (_folder, file) = file();
+        let ahead = ReadAhead::default();
+        for index in 0..=BEGUN_MAX {
+            ahead.begin(&file, place(index), LENGTH);
+        }
+        ahead.settle().await;
+        assert_eq!(ahead.0.lock().len(), BEGUN_MAX);
+        assert!(ahead.take(&file, place(0)).is_none(), "the oldest had to go");
+        assert!(ahead.take(&file, place(BEGUN_MAX)).is_some());
+    }
+
+    #[test]
+    fn who_comes_before_its_turn_reads_without_it() {
+        let (_folder, file) = file();
+        let ahead = ReadAhead::default();
+        let part = Arc::new(Mutex::new(Part::Unread));
+        let begun = Begun { file: Arc::downgrade(&file), at: 0, part: Arc::clone(&part) };
+        ahead.0.lock().push_back(begun);
+        assert!(ahead.take(&file, 0).is_none());
+        assert!(matches!(*part.lock(), Part::Taken));
+    }
+
+    #[tokio::test]
+    async fn a_file_is_not_held_open_by_what_was_read_of_it() {
+        let (_folder, file) = file();
+        let ahead = ReadAhead::default();
+        ahead.begin(&file, 0, LENGTH);
+        ahead.settle().await;
+        let held = Arc::downgrade(&file);
+        drop(file);
+        // The thread that has read lets go of it a moment later.
+        while held.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ahead.0.lock().len(), 1);
+    }
+
+    #[test]
+    fn without_a_runtime_nothing_is_begun() {
+        let (_folder, file) = file();
+        let ahead = ReadAhead::default();
+        ahead.begin(&file, 0, LENGTH);
+        assert!(ahead.0.lock().is_empty());
+    }
+}

@@ -173,9 +173,10 @@ async fn some_are_found_by_attribute_class_time_and_id() {
     let middle = fixture.now();
     fixture.clock.advance(DAY);
     write_letters(&fixture, 4, 4).await;
-    let found = |criteria: Criteria| {
+    let broker = &fixture.broker;
+    let found = |criteria: Criteria| async move {
         let query = LetterQuery { criteria, limit: 100, ..LetterQuery::default() };
-        async { listed(&fixture.broker.dead_letters(&of_sub(), &query).await.unwrap()) }
+        listed(&broker.dead_letters(&of_sub(), &query).await.unwrap())
     };
     let any = Criteria::default;
     let red = Filter::parse("filter", r#"attributes.color = "red""#).unwrap();

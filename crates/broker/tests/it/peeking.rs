@@ -89,8 +89,8 @@ async fn a_backlog_shows_how_each_message_stands_and_stays_as_it_is() {
     fixture.log.take_commits();
     for _ in 0..3 {
         let name = subscription_name("sub");
-        let page = fixture.broker.peek_subscription(&name, &Peek { limit: 10, ..Peek::default() });
-        let page = page.await.unwrap();
+        let query = peek(PeekFrom::Earliest);
+        let page = fixture.broker.peek_subscription(&name, &query).await.unwrap();
         assert_eq!(shown(&page), ["failed", "held", "fresh"]);
         let stands: Vec<_> = page.messages.iter().map(|peeked| peeked.view.unwrap()).collect();
         let stands: Vec<_> = stands.iter().map(|view| (view.state, view.attempts)).collect();

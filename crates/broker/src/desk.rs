@@ -35,7 +35,7 @@ pub use self::letters::{
 pub(crate) use self::replay::{Account, Order};
 pub use self::replay::{Replay, ReplayRequest, ReplayState};
 pub(crate) use self::replays::Replays;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::Changed;
 use crate::topic::Topic;
 
@@ -196,9 +196,13 @@ impl Desk {
     ) -> Result<(usize, Option<Receipt>)> {
         let mut state = self.state.lock();
         outgoing.retain(|one| !state.is_in(run, one.offset) && state.may_go(one.offset, again));
-        let Some(marks) = state.marks.filter(|_| !outgoing.is_empty()) else {
-            return Ok((0, None));
+        let Some(marks) = state.marks else {
+            let why = "the dead letter topic was deleted".to_owned();
+            return Err(Error::FailedPrecondition(why));
         };
+        if outgoing.is_empty() {
+            return Ok((0, None));
+        }
         let mut done = Vec::new();
         outgoing.iter().for_each(|one| unite(&mut done, OffsetRange::one(one.offset)));
         let change = ProgressChange::Settled(done);

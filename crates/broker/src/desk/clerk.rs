@@ -25,7 +25,7 @@ const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
 pub(super) struct Index {
     /// What the clerk has read.
     read: Option<OffsetRange>,
-    /// Each subscription's letters, as what is acked above zero.
+    /// Each subscription's letters, as what is acked from the first that is kept on.
     by_subscription: BTreeMap<SubscriptionName, Progress>,
 }
 
@@ -35,15 +35,15 @@ impl Index {
         letters.ack(OffsetRange::one(offset));
     }
 
-    /// Forgets what lies below `from`, which is kept no longer.
-    fn drop_below(&mut self, from: Offset) {
+    /// Forgets what lies below `from`, which is kept no longer, and who is not known any more.
+    fn drop_below(&mut self, from: Offset, is_known: impl Fn(&SubscriptionName) -> bool) {
         if let Some(read) = &mut self.read {
             read.from = read.from.max(from);
         }
+        self.by_subscription.retain(|name, _| is_known(name));
         for letters in self.by_subscription.values_mut() {
             letters.ack(OffsetRange { from: Offset(0), to: from });
         }
-        self.by_subscription.retain(|_, letters| letters.acked_above_count() > 0);
     }
 }
 
@@ -79,13 +79,15 @@ async fn read_on(broker: &Broker, topic: &Topic, is_look: bool) -> Result<()> {
         _ => log.offset_at(topic.id(), Timestamp(0)).await?,
     };
     let mut at = known.map_or(kept_from, |read| read.to.max(kept_from));
-    desk.state.lock().index.drop_below(kept_from);
+    let is_known = |name: &SubscriptionName| broker.subscription(name).is_ok();
+    if is_look {
+        desk.state.lock().index.drop_below(kept_from, is_known);
+    }
     loop {
         let batch = read_some(log, topic.id(), at, READ_LIMIT).await?;
         if batch.covered.is_empty() {
             return Ok(());
         }
-        let is_known = |name: &SubscriptionName| broker.subscription(name).is_ok();
         let sources = batch.records.iter().map(|record| {
             let name = letter::subscription(&record.body).filter(is_known);
             name.map(|name| (name, record.offset))

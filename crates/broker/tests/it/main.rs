@@ -5,6 +5,7 @@
 mod dead_letters;
 mod delivery;
 mod desk;
+mod desk_power_cuts;
 mod exactly_once;
 mod expiry;
 mod fixture;

@@ -22,8 +22,8 @@ pub(crate) use about::About;
 pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
 pub(crate) use attempts::{AttemptsPage, ListAttempts};
 pub(crate) use lanes::{LanesPage, ListLanes};
-pub(crate) use letters::{CriteriaText, LettersPage, ListLetters, ReplayLetters, Selected};
-pub(crate) use peeking::{PeekMessages, PeekedPage};
+pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
+pub(crate) use peeking::PeekMessages;
 pub(crate) use subscriptions::Warned;
 
 /// The calls of the API over one broker.

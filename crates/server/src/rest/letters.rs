@@ -46,8 +46,9 @@ async fn list(api: &Api, request: Value) -> Result<Value> {
 
 async fn delete(api: &Api, request: Value) -> Result<Value> {
     let request = DeleteRequest::read(request)?;
-    let deleted = api.delete_letters(&request.resource, &request.selected(), request.confirm);
-    Ok(json!({ "deleted": deleted.await? }))
+    let selected = request.selected();
+    let deleted = api.delete_letters(&request.resource, &selected, request.confirm).await?;
+    Ok(json!({ "deleted": deleted }))
 }
 
 /// What the query says, all of it text.

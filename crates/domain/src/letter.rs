@@ -65,7 +65,7 @@ impl Letter {
     pub fn read(message: &Message) -> Self {
         let text = |key: &str| message.attributes.get(key).cloned();
         Self {
-            subscription: source(|key| text(key)),
+            subscription: source(text),
             message_id: text(ORIGINAL_MESSAGE_ID),
             reason: text(FAILURE_REASON),
             attempts: text(ATTEMPTS).and_then(|text| text.parse().ok()),

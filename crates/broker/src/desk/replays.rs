@@ -235,6 +235,7 @@ impl Broker {
             }
             Err(error) => {
                 tracing::error!(replay = run.name, %error, "how a replay ended cannot be written");
+                run.end(account, version);
                 return;
             }
         };
@@ -246,8 +247,11 @@ impl Broker {
                 self.runtime.changed.forget(run.id);
                 run.end(account, entry.version);
             }
-            // It is found to have nothing left to do after the next start.
-            Err(error) => tracing::warn!(replay = run.name, %error, "its end was not stored"),
+            // After the next start it is found to have little or nothing left to do.
+            Err(error) => {
+                tracing::warn!(replay = run.name, %error, "its end was not stored");
+                run.end(account, version);
+            }
         }
     }
 

@@ -79,8 +79,8 @@ impl Lives {
         };
         let database = self.folder.path().join("definitions");
         let opened = disk::open_on(Arc::new(self.disk.clone()), &database, options).unwrap();
-        let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
-        let runtime = runtime.build().unwrap();
+        let runtime =
+            runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let opening = Broker::open(opened.engine, clock, Options::default());
         let broker = runtime.block_on(opening).unwrap();

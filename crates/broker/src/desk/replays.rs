@@ -361,7 +361,7 @@ impl Broker {
             let catalogue = &self.engine.catalogue;
             let Ok(entry) = catalogue.get(Kind::Desk, &name).await else { continue };
             if let Err(error) = catalogue.delete(Kind::Desk, &name, entry.version).await {
-                tracing::warn!(%error, name, "a mark of a deleted topic is left for the next start");
+                tracing::warn!(%error, name, "the mark of a deleted topic is left for now");
             }
         }
     }

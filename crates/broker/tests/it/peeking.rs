@@ -5,6 +5,7 @@ use std::time::Duration;
 use broker::{LetterPlace, LetterQuery, Peek, PeekFrom, PeekPage};
 use domain::delivery::RecordState;
 use domain::{Filter, Message, Offset, RetryPolicy, Subscription};
+use futures::FutureExt;
 
 use crate::fixture::{
     Fixture, HOUR, dead_letters_to, message, settings, subscription_name, texts, topic_name, until,
@@ -138,17 +139,13 @@ async fn who_waits_is_shown_the_next_message_or_none_in_the_end() {
     let topic = fixture.topic().await;
     fixture.subscription(&topic, "sub").await;
     let waiting = Peek { wait: Duration::from_secs(20), ..peek(PeekFrom::Latest) };
-    let broker = std::sync::Arc::clone(&fixture.broker);
-    let (name, query) = (topic.clone(), waiting.clone());
-    let looking = tokio::spawn(async move { broker.peek_topic(&name, &query).await.unwrap() });
-    crate::fixture::settle().await;
-    assert!(!looking.is_finished());
+    let mut looking = Box::pin(fixture.broker.peek_topic(&topic, &waiting));
+    assert!(looking.as_mut().now_or_never().is_none(), "there is nothing yet");
     fixture.publish(&topic, &["new"]).await;
     assert_eq!(shown(&looking.await.unwrap()), ["new"]);
 
-    let broker = std::sync::Arc::clone(&fixture.broker);
-    let looking = tokio::spawn(async move { broker.peek_topic(&topic, &waiting).await.unwrap() });
-    crate::fixture::settle().await;
+    let mut looking = Box::pin(fixture.broker.peek_topic(&topic, &waiting));
+    assert!(looking.as_mut().now_or_never().is_none(), "it was shown before");
     fixture.clock.advance(Duration::from_secs(21));
     let page = looking.await.unwrap();
     assert!(page.messages.is_empty() && page.is_end);

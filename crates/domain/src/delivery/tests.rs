@@ -226,10 +226,11 @@ fn looking_at_records_shows_how_they_stand_and_changes_nothing() {
     let mut delivery = delivery(false);
     delivery.settings.retry = Some(Backoff::Exponential(crate::RetryPolicy::default()));
     let consumer = delivery.open_consumer(Flow::default());
-    let leases = lease(&mut delivery, consumer, 3);
+    let leases: [Lease; 3] = lease(&mut delivery, consumer, 3).try_into().unwrap();
+    let [acked, failed, _] = leases.map(|lease| lease.ack_id);
     let mut effects = Effects::default();
-    delivery.ack(START.moment, &leases[0].ack_id, Offset(9), &mut effects);
-    nack(&mut delivery, &leases[1].ack_id, &mut effects);
+    delivery.ack(START.moment, &acked, Offset(9), &mut effects);
+    nack(&mut delivery, &failed, &mut effects);
     let before = format!("{delivery:?}");
     let record = |offset: u64, addressee: Option<u64>| Record {
         offset: Offset(offset),
@@ -256,7 +257,7 @@ fn what_stands_behind_a_halted_record_is_blocked() {
     delivery.settings.poison = Poison::Halt;
     let consumer = delivery.open_consumer(Flow::default());
     let leases = lease(&mut delivery, consumer, 2);
-    nack(&mut delivery, &leases[0].ack_id, &mut Effects::default());
+    nack(&mut delivery, &id_of(&leases), &mut Effects::default());
     let state = |offset: u64| {
         let record = Record {
             offset: Offset(offset),

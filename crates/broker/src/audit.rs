@@ -1,20 +1,22 @@
 //! What operators did by hand, told to whoever keeps the record of it.
 
-use domain::{SubscriptionName, Timestamp};
+use domain::Timestamp;
 
 /// One act of an operator, done and durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAct {
     /// When it was done.
     pub at: Timestamp,
-    /// On which subscription.
-    pub subscription: SubscriptionName,
-    /// `release` or `skip`.
+    /// On which subscription or topic.
+    pub resource: String,
+    /// `release` or `skip`, `replay dead letters` or `delete dead letters`.
     pub act: &'static str,
-    /// The key of the lane; empty = the one lane of a FIFO subscription.
-    pub key: String,
+    /// The key of the lane, for acts on one; empty = the one lane of a FIFO subscription.
+    pub key: Option<String>,
     /// The message that blocked the lane.
-    pub message_id: String,
+    pub message_id: Option<String>,
+    /// What else there is to tell, in words.
+    pub details: Option<String>,
 }
 
 /// Keeps the record of what operators did.
@@ -32,11 +34,12 @@ impl Audit for AuditLog {
         tracing::info!(
             target: "audit",
             at = act.at.0,
-            subscription = %act.subscription,
+            resource = act.resource,
             act = act.act,
             key = act.key,
             message_id = act.message_id,
-            "an operator acted on a lane"
+            details = act.details,
+            "an operator acted"
         );
     }
 }

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::definition::Unreadable;
+use crate::desk::{Replays, clerk};
 use crate::error::{Error, Resource, Result};
 use crate::maintenance::{checkpointer, expirer};
 use crate::options::Options;
@@ -31,7 +32,7 @@ use crate::{dead_letter, spawn};
 
 /// The running broker.
 pub struct Broker {
-    me: Weak<Self>,
+    pub(crate) me: Weak<Self>,
     pub(crate) engine: Engine,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) tail: Arc<Tail>,
@@ -41,6 +42,7 @@ pub struct Broker {
     /// Serialises changes of definitions; holds what goes with them.
     pub(crate) admin: Mutex<Admin>,
     pub(crate) push: Scheduler,
+    pub(crate) replays: Replays,
     chores: parking_lot::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -80,6 +82,7 @@ impl Broker {
             snapshots: RwLock::default(),
             admin: Mutex::default(),
             push,
+            replays: Replays::default(),
             chores: parking_lot::Mutex::default(),
         });
         broker.load().await?;
@@ -88,6 +91,7 @@ impl Broker {
         for subscription in broker.all_subscriptions() {
             broker.push.look_at(&subscription);
         }
+        broker.resume_replays();
         Ok(broker)
     }
 
@@ -100,6 +104,7 @@ impl Broker {
             spawn::named("checkpointer", checkpointer::run(Arc::clone(self), flush)),
             spawn::named("dead letters", dead_letter::run(Arc::clone(self))),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
+            spawn::named("dead letter clerk", clerk::run(Arc::clone(self))),
         ]);
     }
 
@@ -109,6 +114,7 @@ impl Broker {
         self.runtime.close();
         self.tail.wake_all();
         self.push.stop(grace).await;
+        self.replays.close().await;
         let chores = std::mem::take(&mut *self.chores.lock());
         for chore in chores {
             chore.abort();

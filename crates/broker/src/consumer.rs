@@ -207,7 +207,10 @@ impl Leasing {
                     self.fetch = Fetch::Reading(read);
                     Poll::Pending
                 }
-                Poll::Ready(Ok(batch)) => Poll::Ready(Ok(Some(batch))),
+                Poll::Ready(Ok(batch)) => {
+                    self.runtime.damaged.note(self.subscription.topic().id(), &batch.damaged);
+                    Poll::Ready(Ok(Some(batch)))
+                }
                 Poll::Ready(Err(error)) => {
                     self.subscription.end_fetch();
                     Poll::Ready(Err(error.into()))

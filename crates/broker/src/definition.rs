@@ -1,6 +1,7 @@
 //! Definitions as the catalogue keeps them: JSON, so that a later version can add fields.
 
 mod push;
+mod replay;
 mod snapshot;
 mod subscription;
 
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use domain::{Invalid, Offset, TopicName};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use replay::StoredReplay;
 pub(crate) use snapshot::StoredSnapshot;
 pub(crate) use subscription::StoredSubscription;
 
@@ -26,6 +28,9 @@ pub enum Unreadable {
     /// A snapshot's progress that is none.
     #[error("the progress of the snapshot is not readable")]
     Progress,
+    /// A word of a replay that this version does not know.
+    #[error("the replay says {0:?}, which this version does not know")]
+    Word(String),
 }
 
 #[derive(Serialize, Deserialize)]

@@ -15,6 +15,10 @@ pub enum Resource {
     Subscription,
     /// A snapshot.
     Snapshot,
+    /// A message in a dead letter topic.
+    DeadLetter,
+    /// A replay of dead letters.
+    Replay,
 }
 
 impl std::fmt::Display for Resource {
@@ -23,6 +27,8 @@ impl std::fmt::Display for Resource {
             Self::Topic => "topic",
             Self::Subscription => "subscription",
             Self::Snapshot => "snapshot",
+            Self::DeadLetter => "dead letter",
+            Self::Replay => "replay",
         })
     }
 }

@@ -10,7 +10,9 @@ use storage::{Engine, MessageLog};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::damaged::Damaged;
 use crate::dead_letter::Jobs;
+use crate::desk::Desk;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::index::Index;
@@ -28,6 +30,9 @@ pub(crate) struct Runtime {
     pub(crate) changed: Changed,
     pub(crate) index: Index,
     pub(crate) dead_letters: Jobs,
+    /// Told when a dead letter topic has something new.
+    pub(crate) letters: Notify,
+    pub(crate) damaged: Damaged,
     pub(crate) expiries: Expiries,
     pub(crate) attempts: Attempts,
     closing: AtomicBool,
@@ -46,6 +51,8 @@ impl Runtime {
             changed: Changed::default(),
             index: Index::default(),
             dead_letters: Jobs::open(),
+            letters: Notify::new(),
+            damaged: Damaged::default(),
             expiries: Expiries::default(),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -79,6 +86,11 @@ impl Runtime {
         }
     }
 
+    /// Why the log failed, if it did.
+    pub(crate) fn failed(&self) -> Option<&storage::Error> {
+        self.failure.get()
+    }
+
     /// Resolves with the log's failure, if it ever comes.
     pub(crate) async fn failure(&self) -> storage::Error {
         loop {
@@ -93,11 +105,12 @@ impl Runtime {
     }
 }
 
-/// Subscriptions whose progress changed since the last checkpoint, and the wish for one.
+/// Whose progress changed since the last checkpoint, and the wish for one.
 #[derive(Default)]
 pub(crate) struct Changed {
     subscriptions: Mutex<Vec<Arc<Subscription>>>,
     forgotten: Mutex<Vec<domain::SubscriptionId>>,
+    desks: Mutex<Vec<Arc<Desk>>>,
     pressed: AtomicBool,
     pub(crate) wake: Notify,
 }
@@ -111,6 +124,16 @@ impl Changed {
     pub(crate) fn forget(&self, subscription: domain::SubscriptionId) {
         self.forgotten.lock().push(subscription);
         self.wake.notify_one();
+    }
+
+    /// A desk's marks have changed.
+    pub(crate) fn add_desk(&self, desk: Arc<Desk>) {
+        self.desks.lock().push(desk);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn take_desks(&self) -> Vec<Arc<Desk>> {
+        std::mem::take(&mut *self.desks.lock())
     }
 
     /// The log wants room: checkpoint and trim now.

@@ -52,17 +52,30 @@ pub(crate) async fn find(
     offset: Offset,
 ) -> storage::Result<Found> {
     let limit = ReadLimit { records: 1, bytes: 0 };
-    let batch = match log.read_tail(topic, offset, limit) {
-        TailRead::Records(batch) => batch,
-        TailRead::AtEnd => return Ok(Found::Gap),
-        TailRead::NotInMemory => log.read(topic, offset, limit).await?,
-    };
+    let batch = read_some(log, topic, offset, limit).await?;
     let mut records = batch.records.into_iter();
     Ok(match records.next().filter(|record| record.offset == offset) {
         Some(record) => Found::Record(record),
         None if batch.damaged.contains(&offset) => Found::Damaged,
         None => Found::Gap,
     })
+}
+
+/// Reads from `from` on, in memory or on disk. An empty `covered` means that `from` is the end.
+pub(crate) async fn read_some(
+    log: &dyn MessageLog,
+    topic: TopicId,
+    from: Offset,
+    limit: ReadLimit,
+) -> storage::Result<Batch> {
+    match log.read_tail(topic, from, limit) {
+        TailRead::Records(batch) => Ok(batch),
+        TailRead::AtEnd => {
+            let covered = OffsetRange { from, to: from };
+            Ok(Batch { covered, records: Vec::new(), damaged: Vec::new() })
+        }
+        TailRead::NotInMemory => log.read(topic, from, limit).await,
+    }
 }
 
 /// The part of `batch` from `from` on, within the limits but at least one record.

@@ -5,6 +5,7 @@ mod exhausted;
 mod journal;
 mod lanes;
 mod leasing;
+mod looking;
 mod pushing;
 #[cfg(test)]
 mod tests;

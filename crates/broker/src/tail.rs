@@ -43,6 +43,7 @@ impl Tail {
     /// Wakes everybody who waits for anything.
     pub(crate) fn wake_all(&self) {
         for topic in self.all() {
+            topic.watchers.notify_waiters();
             topic.subscriptions().iter().for_each(|subscription| subscription.wake_all());
         }
     }

@@ -10,7 +10,9 @@ use domain::{
 };
 use parking_lot::Mutex;
 use storage::{Append, Claim, Commit, NewRecord, Receipt, Urgency};
+use tokio::sync::Notify;
 
+use crate::desk::Desk;
 use crate::error::{Error, Resource, Result};
 use crate::runtime::Runtime;
 use crate::snapshot::Snapshot;
@@ -38,6 +40,9 @@ pub struct Topic {
     hungry: Mutex<Vec<Arc<Subscription>>>,
     /// Whether `hungry` holds anybody, so that a publish nobody waits for takes no lock.
     is_hungry: AtomicBool,
+    /// Told whenever records become visible, for those who only look.
+    pub(crate) watchers: Notify,
+    desk: Arc<Desk>,
 }
 
 /// A topic's settings as the catalogue has them.
@@ -84,6 +89,8 @@ impl Topic {
             kept_us: AtomicU64::new(0),
             hungry: Mutex::default(),
             is_hungry: AtomicBool::new(false),
+            watchers: Notify::new(),
+            desk: Arc::default(),
         };
         topic.note_retention();
         topic
@@ -106,6 +113,11 @@ impl Topic {
 
     pub(crate) fn first(&self) -> Offset {
         self.first
+    }
+
+    /// Where its records are looked at as dead letters.
+    pub(crate) fn desk(&self) -> &Arc<Desk> {
+        &self.desk
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -150,6 +162,15 @@ impl Topic {
     pub(crate) fn set_dead_letter(&self, is_dead_letter: bool) {
         self.is_dead_letter.store(is_dead_letter, Ordering::SeqCst);
         self.note_retention();
+        if is_dead_letter {
+            self.desk.note_letters();
+            self.runtime.letters.notify_one();
+        }
+    }
+
+    /// Whether a dead letter policy names it.
+    pub(crate) fn is_dead_letter(&self) -> bool {
+        self.is_dead_letter.load(Ordering::SeqCst)
     }
 
     /// How long every message is kept, whoever has acked it; `None` = only while somebody needs
@@ -210,6 +231,15 @@ impl Topic {
         messages: Vec<Message>,
         progress: Vec<(SubscriptionId, ProgressChange)>,
     ) -> Result<(Offset, Receipt)> {
+        self.queue_addressed(messages.into_iter().map(|message| (message, None)), progress)
+    }
+
+    /// The same for messages of which each may be meant for one subscription only.
+    pub(crate) fn queue_addressed(
+        &self,
+        messages: impl ExactSizeIterator<Item = (Message, Option<SubscriptionId>)>,
+        progress: Vec<(SubscriptionId, ProgressChange)>,
+    ) -> Result<(Offset, Receipt)> {
         let mut end = self.end.lock();
         if end.deleted {
             return Err(Error::NotFound(Resource::Topic, self.name.to_string()));
@@ -219,8 +249,7 @@ impl Topic {
         let publish_time = end.last_publish_time;
         let count = messages.len() as u64;
         let records = messages
-            .into_iter()
-            .map(|message| NewRecord { message, publish_time, addressee: None })
+            .map(|(message, addressee)| NewRecord { message, publish_time, addressee })
             .collect();
         let first = end.next;
         let append = Append { topic: self.id, epoch: self.epoch, first, records };
@@ -298,6 +327,11 @@ impl Topic {
 
     /// Records became visible: wakes who waits for them, and nobody else.
     pub(crate) fn on_visible(&self) {
+        self.watchers.notify_waiters();
+        if self.is_dead_letter() {
+            self.desk.note_letters();
+            self.runtime.letters.notify_one();
+        }
         if !self.is_hungry.load(Ordering::SeqCst) {
             return;
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use broker::{Audit, AuditAct, AuditLog};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use wire::protobuf;
 
 /// The file in the data folder.
@@ -68,13 +68,18 @@ impl Audit for AuditFile {
     fn record(&self, act: &AuditAct) {
         AuditLog.record(act);
         let micros = i64::try_from(act.at.0).unwrap_or(i64::MAX);
-        let line = json!({
-            "at": protobuf::Timestamp::from_unix_micros(micros),
-            "subscription": act.subscription.as_str(),
-            "act": act.act,
-            "key": act.key,
-            "messageId": act.message_id,
-        });
+        let is_topic = act.resource.contains("/topics/");
+        let resource = if is_topic { "topic" } else { "subscription" };
+        let known = [
+            ("at", Some(json!(protobuf::Timestamp::from_unix_micros(micros)))),
+            (resource, Some(json!(act.resource))),
+            ("act", Some(json!(act.act))),
+            ("key", act.key.as_ref().map(|key| json!(key))),
+            ("messageId", act.message_id.as_ref().map(|id| json!(id))),
+            ("details", act.details.as_ref().map(|details| json!(details))),
+        ];
+        let known = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let line = Value::Object(known.collect());
         if let Err(error) = self.write(format!("{line}\n").as_bytes()) {
             let folder = self.folder.display();
             tracing::error!(%error, %folder, "an act is in the log only: {NAME} cannot be written");
@@ -84,7 +89,7 @@ impl Audit for AuditFile {
 
 #[cfg(test)]
 mod tests {
-    use domain::{SubscriptionName, Timestamp};
+    use domain::Timestamp;
     use tempfile::TempDir;
 
     use super::*;
@@ -92,10 +97,11 @@ mod tests {
     fn act(key: &str) -> AuditAct {
         AuditAct {
             at: Timestamp(1_500_000),
-            subscription: SubscriptionName::parse("", "projects/p/subscriptions/billing").unwrap(),
+            resource: "projects/p/subscriptions/billing".to_owned(),
             act: "skip",
-            key: key.to_owned(),
-            message_id: "7".to_owned(),
+            key: Some(key.to_owned()),
+            message_id: Some("7".to_owned()),
+            details: None,
         }
     }
 
@@ -123,6 +129,28 @@ mod tests {
         // The next life of the server goes on in the same file.
         AuditFile::new(folder.path()).record(&act("c"));
         assert_eq!(keys(&folder, NAME), ["a\nb", "c"]);
+    }
+
+    #[test]
+    fn an_act_on_a_topic_names_the_topic() {
+        let folder = TempDir::new().unwrap();
+        AuditFile::new(folder.path()).record(&AuditAct {
+            resource: "projects/p/topics/dead".to_owned(),
+            act: "delete dead letters",
+            key: None,
+            message_id: None,
+            details: Some("3 deleted".to_owned()),
+            ..act("")
+        });
+        let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expected = json!({
+            "at": "1970-01-01T00:00:01.500Z",
+            "topic": "projects/p/topics/dead",
+            "act": "delete dead letters",
+            "details": "3 deleted",
+        });
+        assert_eq!(line, expected);
     }
 
     #[test]

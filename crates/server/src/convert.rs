@@ -48,6 +48,24 @@ pub(crate) fn timestamp(field: &str, wire: protobuf::Timestamp) -> Result<Timest
     Ok(Timestamp(u64::try_from(micros).unwrap_or(0)))
 }
 
+/// A time that a client wrote as RFC 3339 has it.
+pub(crate) fn time(field: &str, text: &str) -> Result<Timestamp, Invalid> {
+    let read = serde_json::from_value(serde_json::Value::String(text.to_owned()));
+    let wire = read.map_err(|_| {
+        let problem = format!("{text:?} is not a time such as 2026-01-31T08:30:00Z");
+        Invalid::new(field, problem)
+    })?;
+    timestamp(field, wire)
+}
+
+/// A stored message as Google shows it.
+pub(crate) fn message_to_wire(body: &bytes::Bytes) -> Result<pubsub::PubsubMessage> {
+    let received = wire::ReceivedMessage { message: body.clone(), ..Default::default() };
+    received
+        .decode_message()
+        .map_err(|error| Refusal::new(tonic::Code::DataLoss, error.to_string()))
+}
+
 /// Room for an ack id's text.
 const ACK_ID_BYTES: usize = 48;
 

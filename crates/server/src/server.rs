@@ -16,12 +16,12 @@ use tonic::body::Body;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use crate::api::Api;
+use crate::api::{About, Api};
 use crate::audit::AuditFile;
 use crate::config::{self, Config};
 use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
-use crate::net::{self, Phase};
+use crate::net::{self, Connections, Phase};
 use crate::rest::Rest;
 
 /// Why the server cannot start.
@@ -113,13 +113,16 @@ impl Server {
         let (ready, readiness) = watch::channel(true);
         let health = HealthReporter::new();
         set_health(&health, ServingStatus::Serving).await;
+        let now = clock.wall();
         let api = Api::new(Arc::clone(&broker), clock, config.limits.pull_wait);
+        let connections = Connections::default();
+        let api = api.with_about(about(config, started, now, connections.clone()));
         let body_timeout = config.limits.body_timeout;
         let gate = Gate {
             grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
             rest: Rest::new(api, body_timeout, phases.clone(), readiness),
         };
-        let serving = net::serve(port.listener, gate, config.limits.clone(), phases);
+        let serving = net::serve(port.listener, gate, config.limits.clone(), connections, phases);
         Ok(Self {
             address: port.address,
             broker,
@@ -174,6 +177,22 @@ impl Server {
         let closer = self.closer;
         let closing = tokio::task::spawn_blocking(move || closer.close());
         within(self.grace.max(CLOSING_MIN), closing).await?.map_err(StopError::Panicked)
+    }
+}
+
+fn about(
+    config: &Config,
+    started: Started,
+    started_at: domain::Timestamp,
+    connections: Connections,
+) -> About {
+    let is_disk = config.engine == config::Engine::Disk;
+    About {
+        started_at,
+        started,
+        engine: config.engine.as_str(),
+        durability: is_disk.then(|| config.storage.durability.as_str()),
+        connections,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `Catalogue`: the definitions of topics, subscriptions, snapshots and schemas.
+//! `Catalogue`: the definitions of topics, subscriptions, snapshots, schemas and replays.
 
 use bytes::Bytes;
 
@@ -17,6 +17,10 @@ pub enum Kind {
     Schema,
     /// A number the store keeps for its owner, such as the highest offset of deleted topics.
     Mark,
+    /// What an operator has dealt with of a dead letter topic; its id is that of a progress.
+    Desk,
+    /// A replay of dead letters; its id is that of a progress.
+    Replay,
 }
 
 /// One definition.

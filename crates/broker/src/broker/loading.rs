@@ -43,7 +43,7 @@ impl Broker {
         for entry in self.entries(Kind::Snapshot).await? {
             self.load_snapshot(&entry).await?;
         }
-        Ok(())
+        self.load_desks().await
     }
 
     /// A mark of the store, and its version.
@@ -58,7 +58,7 @@ impl Broker {
         }
     }
 
-    async fn entries(&self, kind: Kind) -> Result<Vec<Entry>> {
+    pub(crate) async fn entries(&self, kind: Kind) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut after = None;
         loop {

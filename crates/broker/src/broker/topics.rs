@@ -83,6 +83,7 @@ impl Broker {
                 return Err(error);
             }
             broker.topics.write().remove(&name);
+            broker.drop_desk(&topic).await;
             broker.drop_if_unused(&topic);
             Ok(())
         })

@@ -1,6 +1,11 @@
 //! The message that goes to the dead letter topic.
 
 use domain::delivery::{Exhausted, Failure};
+use domain::letter::{
+    ATTEMPTS, ERROR_CLASS, FAILURE_REASON, LAST_ERROR, LAST_STATUS, ORIGINAL_MESSAGE_ID,
+    ORIGINAL_SUBSCRIPTION, SOURCE_DELIVERY_COUNT, SOURCE_PROJECT, SOURCE_PUBLISH_TIME,
+    SOURCE_SUBSCRIPTION,
+};
 use domain::{Invalid, Message, Record, Subscription, message};
 
 use crate::rfc3339;
@@ -21,16 +26,16 @@ pub(super) fn write(
     let attempts = exhausted.attempts.to_string();
     let name = &subscription.name;
     let mut set = |key: &str, value: String| message.attributes.insert(key.to_owned(), value);
-    set("CloudPubSubDeadLetterSourceSubscription", name.id().to_owned());
-    set("CloudPubSubDeadLetterSourceSubscriptionProject", name.project().id().to_owned());
+    set(SOURCE_SUBSCRIPTION, name.id().to_owned());
+    set(SOURCE_PROJECT, name.project().id().to_owned());
     let published = rfc3339::text(record.publish_time);
-    set("CloudPubSubDeadLetterSourceTopicPublishTime", published);
-    set("CloudPubSubDeadLetterSourceDeliveryCount", attempts.clone());
-    set("original_subscription", name.to_string());
-    set("failure_reason", reason(subscription, exhausted).to_owned());
-    set("attempts", attempts);
+    set(SOURCE_PUBLISH_TIME, published);
+    set(SOURCE_DELIVERY_COUNT, attempts.clone());
+    set(ORIGINAL_SUBSCRIPTION, name.to_string());
+    set(FAILURE_REASON, reason(subscription, exhausted).to_owned());
+    set(ATTEMPTS, attempts);
     let id = || record.offset.to_string();
-    message.attributes.entry("original_message_id".to_owned()).or_insert_with(id);
+    message.attributes.entry(ORIGINAL_MESSAGE_ID.to_owned()).or_insert_with(id);
     tell_failure(&mut message, exhausted.failure.as_ref());
     Ok(message)
 }
@@ -50,7 +55,7 @@ fn tell_failure(message: &mut Message, failure: Option<&Failure>) {
     let class = failure.map(|failure| failure.class.to_owned());
     let error = failure.and_then(|failure| failure.message.as_deref()).map(bounded);
     let status = failure.and_then(|failure| failure.status).map(|status| status.to_string());
-    for (key, value) in [("error_class", class), ("last_error", error), ("last_status", status)] {
+    for (key, value) in [(ERROR_CLASS, class), (LAST_ERROR, error), (LAST_STATUS, status)] {
         match value {
             Some(value) => message.attributes.insert(key.to_owned(), value),
             None => message.attributes.remove(key),

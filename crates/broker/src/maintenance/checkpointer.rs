@@ -112,6 +112,10 @@ async fn checkpoint(broker: &Broker) -> Result<()> {
             captured.push((subscription, cursor));
         }
     }
+    let desks = runtime.changed.take_desks();
+    let marked: Vec<_> = desks.into_iter().map(|desk| (desk.capture(), desk)).collect();
+    let marks = marked.iter().flat_map(|(marks, _)| marks);
+    progress.extend(marks.map(|(id, marks)| (*id, marks.clone())));
     let checkpoint = Checkpoint { position, progress, forgotten: forgotten.clone() };
     let saved = save(broker, checkpoint).await;
     for (subscription, cursor) in captured {
@@ -121,6 +125,9 @@ async fn checkpoint(broker: &Broker) -> Result<()> {
         }
     }
     if saved.is_err() {
+        for (marks, desk) in marked {
+            desk.mark_changed(&runtime.changed, marks.into_iter().map(|(id, _)| id));
+        }
         forgotten.into_iter().for_each(|id| runtime.changed.forget(id));
     }
     saved

@@ -85,7 +85,7 @@ impl Kept {
 }
 
 /// The same offsets as ascending, disjoint ranges.
-fn union(mut ranges: Vec<OffsetRange>) -> Vec<OffsetRange> {
+pub(crate) fn union(mut ranges: Vec<OffsetRange>) -> Vec<OffsetRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| range.from);
     let mut united: Vec<OffsetRange> = Vec::with_capacity(ranges.len());

@@ -93,10 +93,11 @@ impl Subscription {
     fn audit(&self, act: &'static str, key: &str, offset: Offset) {
         self.runtime.options.audit.record(&AuditAct {
             at: self.runtime.clock.wall(),
-            subscription: self.name.clone(),
+            resource: self.name.to_string(),
             act,
-            key: key.to_owned(),
-            message_id: offset.to_string(),
+            key: Some(key.to_owned()),
+            message_id: Some(offset.to_string()),
+            details: None,
         });
     }
 

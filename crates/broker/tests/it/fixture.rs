@@ -23,6 +23,10 @@ pub(crate) struct FakeClock(watch::Sender<u64>);
 const WALL_START: u64 = 1_800_000_000_000_000;
 
 impl FakeClock {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(0))
+    }
+
     pub(crate) fn advance(&self, by: Duration) {
         self.0.send_modify(|now| *now += u64::try_from(by.as_micros()).unwrap());
     }
@@ -68,7 +72,7 @@ impl Fixture {
         let memory = storage::memory::open();
         let log = SpyLog::new(Arc::clone(&memory.log));
         let engine = Engine { log: Arc::clone(&log) as _, ..memory };
-        let clock = Arc::new(FakeClock(watch::Sender::new(0)));
+        let clock = Arc::new(FakeClock::new());
         let acts = Arc::new(Acts::default());
         let broker = open(&engine, &clock, &acts).await;
         Self { engine, log, clock, acts, broker }

@@ -163,9 +163,9 @@ async fn a_released_lane_tries_its_message_as_if_for_the_first_time() {
     let leases = fixture.pull("sub", 10).await;
     assert_eq!((texts(&leases), leases[0].attempt), (vec!["bad".into(), "next".into()], 1));
     let acts = fixture.acts.0.lock().clone();
-    assert_eq!((acts.len(), acts[0].act, acts[0].key.as_str()), (1, "release", "a"));
-    assert_eq!(acts[0].message_id, leases[0].record.offset.to_string());
-    assert_eq!(acts[0].subscription, subscription_name("sub"));
+    assert_eq!((acts.len(), acts[0].act, acts[0].key.as_deref()), (1, "release", Some("a")));
+    assert_eq!(acts[0].message_id, Some(leases[0].record.offset.to_string()));
+    assert_eq!(acts[0].resource, subscription_name("sub").as_str());
 }
 
 #[tokio::test]

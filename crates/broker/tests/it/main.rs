@@ -4,11 +4,14 @@
 
 mod dead_letters;
 mod delivery;
+mod desk;
+mod desk_power_cuts;
 mod exactly_once;
 mod expiry;
 mod fixture;
 mod lanes;
 mod pausing;
+mod peeking;
 mod push_checker;
 mod push_power_cuts;
 mod push_receiver;

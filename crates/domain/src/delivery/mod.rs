@@ -36,6 +36,7 @@ mod handout;
 mod lane;
 mod lanes_view;
 mod leases;
+mod record_view;
 mod returned;
 mod settling;
 mod source;
@@ -51,6 +52,7 @@ pub use ack_id::{AckId, MalformedAckId};
 pub use consumer::{ConsumerId, Flow};
 pub use failure::{Exhausted, Failure};
 pub use lanes_view::{LaneState, LaneView};
+pub use record_view::{RecordState, RecordView};
 pub use source::{Lease, LeaseRequest, LeaseStatus, Read, Source};
 
 use backoffs::Backoffs;

@@ -220,3 +220,52 @@ fn a_consumer_is_left_alone_no_longer_than_the_longest_backoff() {
     assert_eq!(ladder.retry_after_allowed(86_400 * SECOND), 3_600 * SECOND);
     assert_eq!(ladder.retry_after_allowed(Duration::ZERO), Duration::ZERO);
 }
+
+#[test]
+fn looking_at_records_shows_how_they_stand_and_changes_nothing() {
+    let mut delivery = delivery(false);
+    delivery.settings.retry = Some(Backoff::Exponential(crate::RetryPolicy::default()));
+    let consumer = delivery.open_consumer(Flow::default());
+    let leases: [Lease; 3] = lease(&mut delivery, consumer, 3).try_into().unwrap();
+    let [acked, failed, _] = leases.map(|lease| lease.ack_id);
+    let mut effects = Effects::default();
+    delivery.ack(START.moment, &acked, Offset(9), &mut effects);
+    nack(&mut delivery, &failed, &mut effects);
+    let before = format!("{delivery:?}");
+    let record = |offset: u64, addressee: Option<u64>| Record {
+        offset: Offset(offset),
+        publish_time: Timestamp(0),
+        addressee: addressee.map(SubscriptionId),
+        body: Bytes::new(),
+    };
+    let view = |offset| delivery.view_record(START, &record(offset, None));
+    let stands = |state, attempts| Some(RecordView { state, attempts });
+    assert_eq!(view(0), None, "settled");
+    assert_eq!(view(1), stands(RecordState::BackingOff, 1));
+    assert_eq!(view(2), stands(RecordState::Leased, 1));
+    assert_eq!(view(3), stands(RecordState::Waiting, 0));
+    assert_eq!(delivery.view_record(START, &record(3, Some(8))), None, "for another");
+    assert!(delivery.view_record(START, &record(3, Some(7))).is_some());
+    assert_eq!(format!("{delivery:?}"), before);
+}
+
+#[test]
+fn what_stands_behind_a_halted_record_is_blocked() {
+    let mut delivery = delivery(false);
+    delivery.settings.ordering = Ordering::Fifo;
+    delivery.settings.attempts_max = Some(1);
+    delivery.settings.poison = Poison::Halt;
+    let consumer = delivery.open_consumer(Flow::default());
+    let leases = lease(&mut delivery, consumer, 2);
+    nack(&mut delivery, &id_of(&leases), &mut Effects::default());
+    let state = |offset: u64| {
+        let record = Record {
+            offset: Offset(offset),
+            publish_time: Timestamp(0),
+            addressee: None,
+            body: Bytes::new(),
+        };
+        delivery.view_record(START, &record).unwrap().state
+    };
+    assert_eq!((state(0), state(1)), (RecordState::Halted, RecordState::Blocked));
+}

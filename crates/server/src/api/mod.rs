@@ -1,9 +1,12 @@
 //! What the server can do, whichever way a call comes in: gRPC and REST both call this.
 
+mod about;
 mod acks;
 mod attempts;
 mod lanes;
+mod letters;
 mod paging;
+mod peeking;
 mod seek;
 mod snapshots;
 mod subscriptions;
@@ -15,9 +18,12 @@ use std::time::Duration;
 use broker::{Broker, Clock};
 use domain::Timestamp;
 
+pub(crate) use about::About;
 pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
 pub(crate) use attempts::{AttemptsPage, ListAttempts};
 pub(crate) use lanes::{LanesPage, ListLanes};
+pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
+pub(crate) use peeking::PeekMessages;
 pub(crate) use subscriptions::Warned;
 
 /// The calls of the API over one broker.
@@ -27,11 +33,12 @@ pub(crate) struct Api {
     clock: Arc<dyn Clock>,
     /// How long a Pull waits for a message.
     pull_wait: Duration,
+    about: Option<Arc<About>>,
 }
 
 impl Api {
     pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
-        Self { broker, clock, pull_wait }
+        Self { broker, clock, pull_wait, about: None }
     }
 
     /// The time of day.

@@ -2,8 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use domain::Invalid;
 use domain::limits::PAGE_SIZE_MAX;
+use domain::{Invalid, Offset};
 
 /// The number of entries a page may have; 0 leaves it to us.
 pub(super) fn page_size(asked: i32) -> Result<usize, Invalid> {
@@ -31,6 +31,24 @@ pub(super) fn after(
     match decoded {
         Some(name) if is_name(&name) => Ok(Some(name)),
         _ => Err(Invalid::new("page_token", "not a token that a list gave out")),
+    }
+}
+
+/// The token for what begins at `offset`.
+pub(super) fn offset_token(offset: Offset) -> String {
+    URL_SAFE_NO_PAD.encode(format!("at {offset}"))
+}
+
+/// The offset that such a token stands for; `None` if there is no token.
+pub(super) fn offset_of(token: &str) -> Result<Option<Offset>, Invalid> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| String::from_utf8(text).ok());
+    let offset = decoded.and_then(|text| text.strip_prefix("at ")?.parse().ok()).map(Offset);
+    match offset {
+        Some(offset) => Ok(Some(offset)),
+        None => Err(Invalid::new("page_token", "not a token that a list gave out")),
     }
 }
 
@@ -65,5 +83,14 @@ mod tests {
         assert_eq!(page_size(1), Ok(1));
         assert_eq!(page_size(1_000_000), Ok(1_000));
         assert_eq!(page_size(-1).unwrap_err().field, "page_size");
+    }
+
+    #[test]
+    fn tokens_of_offsets_come_back() {
+        assert_eq!(offset_of(&offset_token(Offset(7))), Ok(Some(Offset(7))));
+        assert_eq!(offset_of(""), Ok(None));
+        for bad in ["rubbish", "!!!", "YXQgeA", "NzA"] {
+            assert_eq!(offset_of(bad).unwrap_err().field, "page_token", "{bad}");
+        }
     }
 }

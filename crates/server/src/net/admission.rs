@@ -3,16 +3,28 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::config::Limits;
+
+/// How many connections are open, for whoever asks. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connections(Arc<AtomicUsize>);
+
+impl Connections {
+    pub(crate) fn open(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Counts open connections, all together and by address.
 pub(super) struct Admission {
     connections_max: usize,
     per_address_max: usize,
     open: Mutex<Open>,
+    told: Connections,
 }
 
 #[derive(Default)]
@@ -29,11 +41,12 @@ pub(super) struct Place {
 }
 
 impl Admission {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, told: Connections) -> Self {
         Self {
             connections_max: limits.connections_max,
             per_address_max: limits.connections_per_address_max,
             open: Mutex::default(),
+            told,
         }
     }
 
@@ -52,6 +65,7 @@ impl Admission {
             *count += 1;
         }
         open.connections += 1;
+        self.told.0.store(open.connections, Ordering::Relaxed);
         Some(Place { admission: Arc::clone(self), address })
     }
 }
@@ -60,6 +74,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.admission.open.lock();
         open.connections -= 1;
+        self.admission.told.0.store(open.connections, Ordering::Relaxed);
         let Some(address) = self.address else { return };
         if let Some(count) = open.by_address.get_mut(&address) {
             *count -= 1;
@@ -75,7 +90,8 @@ mod tests {
     use super::*;
 
     fn admission(connections_max: usize, per_address_max: usize) -> Arc<Admission> {
-        Arc::new(Admission { connections_max, per_address_max, open: Mutex::default() })
+        let (open, told) = (Mutex::default(), Connections::default());
+        Arc::new(Admission { connections_max, per_address_max, open, told })
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -88,6 +104,7 @@ mod tests {
         let first = admission.admit(ip("10.0.0.1"));
         let second = admission.admit(ip("10.0.0.2"));
         assert!(first.is_some() && second.is_some());
+        assert_eq!(admission.told.open(), 2);
         assert!(admission.admit(ip("127.0.0.1")).is_none());
         drop(first);
         assert!(admission.admit(ip("127.0.0.1")).is_some());

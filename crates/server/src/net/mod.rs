@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use crate::config::Limits;
 
 use admission::Admission;
+pub(crate) use admission::Connections;
 pub(crate) use body::{Paced, Stalled};
 pub(crate) use connection::Front;
 
@@ -41,9 +42,10 @@ pub(crate) async fn serve<F: Front>(
     listener: TcpListener,
     front: F,
     limits: Limits,
+    connections: Connections,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let admission = Arc::new(Admission::new(&limits));
+    let admission = Arc::new(Admission::new(&limits, connections));
     let settings = Arc::new(connection::Settings::new(&limits));
     // Every connection holds a sender, so the channel closes with the last of them.
     let (open, mut all_closed) = mpsc::channel::<()>(1);

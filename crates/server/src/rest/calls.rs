@@ -5,7 +5,7 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{attempts, lanes, postrider, secrets, to_json};
+use super::{attempts, health, lanes, letters, messages, postrider, secrets, to_json};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -36,6 +36,12 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "ListLanes" => to_json(&lanes::list(api, request).await?),
         "ReleaseLane" => to_json(&lanes::release(api, request).await?),
         "SkipLane" => to_json(&lanes::skip(api, request).await?),
+        "PeekMessages" => to_json(&messages::peek(api, request).await?),
+        "ListDeadLetters" | "GetDeadLetter" | "ReplayDeadLetters" | "DeleteDeadLetters"
+        | "ListReplays" | "GetReplay" | "CancelReplay" => {
+            to_json(&letters::call(api, method.call, request).await?)
+        }
+        "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         "ListAttempts" => to_json(&attempts::list(api, request).await?),
         other => Err(Refusal::call_not_built(other)),

@@ -2,8 +2,11 @@
 
 mod attempts;
 mod calls;
+mod health;
 mod keys;
 mod lanes;
+mod letters;
+mod messages;
 mod pages;
 mod paths;
 mod postrider;
@@ -47,6 +50,8 @@ struct Inner {
 enum Reply {
     Json(Vec<u8>),
     Text(StatusCode, &'static str),
+    /// Something of that media type.
+    Typed(HeaderValue, Vec<u8>),
 }
 
 impl Rest {
@@ -69,6 +74,7 @@ impl Rest {
         match self.reply(request).await {
             Ok(Reply::Json(body)) => response(StatusCode::OK, JSON, body),
             Ok(Reply::Text(code, text)) => response(code, TEXT, text),
+            Ok(Reply::Typed(kind, body)) => response(StatusCode::OK, kind, body),
             Err(refusal) => refused(&refusal),
         }
     }
@@ -154,6 +160,8 @@ fn check_path_field(found: &Match, body: Option<&Value>) -> Result<()> {
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
+
 fn response(code: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::new(body.into())));
     *response.status_mut() = code;
@@ -173,6 +181,20 @@ fn refused(refusal: &Refusal) -> Response<Body> {
         fields.insert("details".to_owned(), json!([info]));
     }
     response(code, JSON, json!({ "error": error }).to_string())
+}
+
+/// An object of what is known; what is `None` is left out.
+fn known<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(known.collect())
+}
+
+/// A number that a query gives as text; empty = zero.
+fn number(field: &str, text: &str) -> Result<i32, Invalid> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| Invalid::new(field, "expected a number"))
 }
 
 /// An answer as JSON text.

@@ -1,29 +1,24 @@
-//! The paths that are not Google's: a subscription's cursor, health, and a page for people.
+//! The paths that are not Google's: health, a page for people, and a subscription's cursor.
 
 use http::StatusCode;
 use serde_json::json;
 use wire::rest::route;
 
-use super::{Reply, Rest, no_route, to_json};
+use super::{HTML, Reply, Rest, health, no_route, to_json};
 use crate::status::Result;
-
-/// What `GET /` says.
-const FRONT_PAGE: &str = "\
-Postrider: a Pub/Sub server. It speaks Google Pub/Sub v1 here, over gRPC and as REST under /v1.
-
-Client libraries:   export PUBSUB_EMULATOR_HOST=<this address>
-Topics by hand:     GET /v1/projects/{project}/topics
-A saved cursor:     GET /v1/projects/{project}/subscriptions/{subscription}/cursor
-Lanes that wait:    GET /v1/projects/{project}/subscriptions/{subscription}/lanes?state=blocked
-Push attempts:      GET /v1/projects/{project}/subscriptions/{subscription}/attempts
-Is it up:           GET /healthz (the process), GET /readyz (takes calls)
-";
 
 /// The answer if the path is one of ours.
 pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>> {
     let text = |code, text| Ok(Some(Reply::Text(code, text)));
     match (verb, path) {
-        ("GET", "/") => text(StatusCode::OK, FRONT_PAGE),
+        ("GET", "/") => {
+            let page = health::front_page(&rest.0.api, rest.is_ready());
+            Ok(Some(Reply::Typed(HTML, page.into_bytes())))
+        }
+        ("GET", "/status") => {
+            let status = health::status(&rest.0.api, rest.is_ready())?;
+            Ok(Some(Reply::Json(to_json(&status)?)))
+        }
         ("GET", "/healthz") => text(StatusCode::OK, "ok\n"),
         ("GET", "/readyz") if rest.is_ready() => text(StatusCode::OK, "ready\n"),
         ("GET", "/readyz") => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),

@@ -9,6 +9,7 @@ mod attempts;
 mod exactly_once;
 mod hostile;
 mod lanes;
+mod letters;
 mod messages;
 mod program;
 mod push_settings;

@@ -118,5 +118,7 @@ fn code(kind: Kind) -> i64 {
         Kind::Snapshot => 3,
         Kind::Schema => 4,
         Kind::Mark => 5,
+        Kind::Desk => 6,
+        Kind::Replay => 7,
     }
 }

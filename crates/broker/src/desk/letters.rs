@@ -1,0 +1,262 @@
+//! Dead letters, found and looked at. Nothing is leased, acked or marked by it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::replay::Criteria;
+use domain::{Letter, Message, Offset, Record, SubscriptionName, Timestamp, TopicName, letter};
+use storage::ReadLimit;
+
+use super::Mark;
+use crate::broker::Broker;
+use crate::error::{Error, Resource, Result};
+use crate::source::{Found, find, read_some};
+use crate::topic::Topic;
+
+/// Letters looked through for one page, at most.
+const LOOKED_THROUGH_MAX: u64 = 20_000;
+
+/// Bytes of letters on one page, about.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+pub(super) const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 8 << 20 };
+
+/// Whose letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LetterPlace {
+    /// All that lie in this topic.
+    Topic(TopicName),
+    /// Those that this subscription gave up, in its dead letter topic.
+    Subscription(SubscriptionName),
+}
+
+/// What became of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterState {
+    /// Nobody has dealt with it.
+    Waiting,
+    /// Everybody subscribed to the dead letter topic has acked it.
+    Acked,
+    /// It was replayed.
+    Replayed,
+    /// It was deleted; it is not listed any more.
+    Deleted,
+}
+
+impl LetterState {
+    /// The word for it in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Acked => "acked",
+            Self::Replayed => "replayed",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// Which letters to list by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LettersWanted {
+    /// Those that nobody has dealt with.
+    #[default]
+    Waiting,
+    /// Those that were replayed.
+    Replayed,
+    /// All but deleted ones.
+    All,
+}
+
+impl LettersWanted {
+    fn want(self, state: LetterState) -> bool {
+        match self {
+            Self::Waiting => state == LetterState::Waiting,
+            Self::Replayed => state == LetterState::Replayed,
+            Self::All => state != LetterState::Deleted,
+        }
+    }
+}
+
+/// Which letters to list.
+#[derive(Clone, Debug, Default)]
+pub struct LetterQuery {
+    /// What they say.
+    pub criteria: Criteria,
+    /// What became of them.
+    pub wanted: LettersWanted,
+    /// Where to go on; `None` = at the oldest.
+    pub from: Option<Offset>,
+    /// Most on one page.
+    pub limit: usize,
+}
+
+/// A letter that was found.
+#[derive(Clone, Debug)]
+pub struct FoundLetter {
+    /// The letter as it lies in its topic.
+    pub record: Record,
+    /// What it says of itself.
+    pub letter: Letter,
+    /// What became of it.
+    pub state: LetterState,
+}
+
+/// Some letters, the oldest first.
+#[derive(Clone, Debug)]
+pub struct LetterPage {
+    /// The dead letter topic.
+    pub topic: TopicName,
+    /// The letters. There may be none although there are more pages.
+    pub letters: Vec<FoundLetter>,
+    /// Where the next page begins; `None` = this was the last.
+    pub next: Option<Offset>,
+}
+
+/// A dead letter topic, and whose letters in it are asked for.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) topic: Arc<Topic>,
+    pub(super) subscription: Option<SubscriptionName>,
+}
+
+impl Place {
+    /// Whether a letter lies here.
+    fn has(&self, record: &Record) -> bool {
+        let Some(name) = &self.subscription else { return true };
+        letter::subscription(&record.body).as_ref() == Some(name)
+    }
+}
+
+/// Letters in a row.
+pub(super) struct Stretch {
+    pub(super) letters: Vec<(Record, LetterState)>,
+    /// Where to go on; `None` at the end.
+    pub(super) next: Option<Offset>,
+}
+
+impl Broker {
+    /// Dead letters, the oldest first.
+    pub async fn dead_letters(
+        &self,
+        place: &LetterPlace,
+        query: &LetterQuery,
+    ) -> Result<LetterPage> {
+        let place = self.letter_place(place)?;
+        let end = self.runtime.log.end(place.topic.id());
+        let first = self.first_letter(&place.topic, query.criteria.since).await?;
+        let mut at = query.from.map_or(first, |from| from.max(first));
+        let looked_to = at.plus(LOOKED_THROUGH_MAX);
+        let (mut letters, mut bytes) = (Vec::new(), 0);
+        loop {
+            let stretch = self.stretch(&place, at, end).await?;
+            for (record, state) in stretch.letters {
+                if letters.len() >= query.limit || bytes > PAGE_BYTES_MAX {
+                    let next = Some(record.offset);
+                    return Ok(LetterPage { topic: place.topic.name().clone(), letters, next });
+                }
+                if query.wanted.want(state) && query.criteria.want(&record) {
+                    bytes += record.body.len();
+                    letters.push(found(record, state));
+                }
+            }
+            match stretch.next {
+                Some(next) if next < looked_to => at = next,
+                next => {
+                    return Ok(LetterPage { topic: place.topic.name().clone(), letters, next });
+                }
+            }
+        }
+    }
+
+    /// One letter by its own id; `NotFound` if it was deleted or is kept no longer.
+    pub async fn dead_letter(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
+        let topic = self.topic(topic)?;
+        let found_there = find(&*self.runtime.log, topic.id(), id).await?;
+        if let Found::Record(record) = found_there {
+            let state = states(&topic, &[id]).pop().unwrap_or(LetterState::Waiting);
+            if state != LetterState::Deleted {
+                return Ok(found(record, state));
+            }
+        }
+        let name = format!("{}/deadLetters/{id}", topic.name());
+        Err(Error::NotFound(Resource::DeadLetter, name))
+    }
+
+    pub(super) fn letter_place(&self, place: &LetterPlace) -> Result<Place> {
+        self.runtime.check_serving()?;
+        match place {
+            LetterPlace::Topic(name) => Ok(Place { topic: self.topic(name)?, subscription: None }),
+            LetterPlace::Subscription(name) => {
+                let settings = self.subscription(name)?.settings();
+                let Some(policy) = &settings.dead_letter_policy else {
+                    return Err(Error::FailedPrecondition(format!(
+                        "subscription {name} has no dead letter policy; name the dead letter \
+                         topic instead, or set deadLetterPolicy"
+                    )));
+                };
+                let topic = self.topic(&policy.topic).map_err(|_| {
+                    Error::FailedPrecondition(format!(
+                        "dead letter topic {} of subscription {name} does not exist; create it",
+                        policy.topic
+                    ))
+                })?;
+                Ok(Place { topic, subscription: Some(name.clone()) })
+            }
+        }
+    }
+
+    /// The first letter that is kept and was dead-lettered at `since` or later.
+    pub(super) async fn first_letter(
+        &self,
+        topic: &Topic,
+        since: Option<Timestamp>,
+    ) -> Result<Offset> {
+        let since = since.unwrap_or(Timestamp(0));
+        Ok(self.runtime.log.offset_at(topic.id(), since).await?)
+    }
+
+    /// The letters of `place` in the next piece of its log, with what became of them.
+    pub(super) async fn stretch(
+        &self,
+        place: &Place,
+        from: Offset,
+        end: Offset,
+    ) -> Result<Stretch> {
+        if from >= end {
+            return Ok(Stretch { letters: Vec::new(), next: None });
+        }
+        let log = &*self.runtime.log;
+        let batch = read_some(log, place.topic.id(), from, READ_LIMIT).await?;
+        // What is in memory is read without waiting; others get their turn all the same.
+        tokio::task::coop::consume_budget().await;
+        let is_there = |record: &Record| record.offset < end && place.has(record);
+        let records: Vec<_> = batch.records.into_iter().filter(is_there).collect();
+        let offsets: Vec<_> = records.iter().map(|record| record.offset).collect();
+        let states = states(&place.topic, &offsets);
+        let next = Some(batch.covered.to).filter(|&next| next < end && !batch.covered.is_empty());
+        Ok(Stretch { letters: records.into_iter().zip(states).collect(), next })
+    }
+}
+
+fn found(record: Record, state: LetterState) -> FoundLetter {
+    let message = domain::message::decode(&record.body).unwrap_or_else(|_| Message::default());
+    FoundLetter { letter: Letter::read(&message), record, state }
+}
+
+/// What became of each letter.
+fn states(topic: &Topic, offsets: &[Offset]) -> Vec<LetterState> {
+    let marks = topic.desk().marks_of(offsets);
+    let readers = topic.subscriptions();
+    let mut open = BTreeSet::new();
+    for reader in &readers {
+        open.extend(reader.unsettled(offsets));
+    }
+    let is_covered = |offset| readers.iter().any(|reader| reader.first() <= offset);
+    let state = |(&offset, mark): (&Offset, Mark)| match mark {
+        Mark::Deleted => LetterState::Deleted,
+        Mark::Replayed => LetterState::Replayed,
+        Mark::None if is_covered(offset) && !open.contains(&offset) => LetterState::Acked,
+        Mark::None => LetterState::Waiting,
+    };
+    offsets.iter().zip(marks).map(state).collect()
+}

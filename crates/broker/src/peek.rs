@@ -1,0 +1,187 @@
+//! Looking at messages without taking them: no lease, no attempt, no cursor changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::RecordView;
+use domain::{Filter, Moment, Offset, Record, SubscriptionName, Timestamp, TopicName};
+use storage::{Batch, ReadLimit};
+
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::source::read_some;
+use crate::subscription::Subscription;
+use crate::topic::Topic;
+
+/// Offsets looked through for one answer, at most.
+const LOOKED_THROUGH_MAX: u64 = 20_000;
+
+/// Bytes of messages in one answer, about.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// The longest that anybody may wait for a message.
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Where to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeekFrom {
+    /// At the first that is kept; of a subscription, the first that is not settled.
+    #[default]
+    Earliest,
+    /// Behind the last.
+    Latest,
+    /// Here.
+    Offset(Offset),
+    /// At the first published at this time or later.
+    Time(Timestamp),
+}
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct Peek {
+    /// Where to begin.
+    pub from: PeekFrom,
+    /// Only messages that match.
+    pub filter: Option<Filter>,
+    /// Most in one answer.
+    pub limit: usize,
+    /// How long to wait for the first if there is none yet.
+    pub wait: Duration,
+}
+
+/// A message that was looked at.
+#[derive(Clone, Debug)]
+pub struct Peeked {
+    /// The message.
+    pub record: Record,
+    /// How it stands with the subscription; `None` when a topic is looked at.
+    pub view: Option<RecordView>,
+}
+
+/// Some messages, the oldest first.
+#[derive(Clone, Debug)]
+pub struct PeekPage {
+    /// The messages. There may be none although there are more.
+    pub messages: Vec<Peeked>,
+    /// Where to go on.
+    pub next: Offset,
+    /// Whether nothing is known behind them.
+    pub is_end: bool,
+}
+
+/// What is looked at.
+struct View<'view> {
+    broker: &'view Broker,
+    topic: &'view Topic,
+    subscription: Option<&'view Subscription>,
+}
+
+impl Broker {
+    /// Looks at the messages of a topic, those addressed to one subscription included.
+    pub async fn peek_topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
+        let topic = self.topic(name)?;
+        View { broker: self, topic: &topic, subscription: None }.look(peek).await
+    }
+
+    /// Looks at the messages that a subscription has not settled and that pass its filter.
+    pub async fn peek_subscription(
+        &self,
+        name: &SubscriptionName,
+        peek: &Peek,
+    ) -> Result<PeekPage> {
+        let subscription = self.subscription(name)?;
+        if subscription.settings().detached {
+            let why = format!("subscription {name} is detached from its topic and has no messages");
+            return Err(Error::FailedPrecondition(why));
+        }
+        let topic = Arc::clone(subscription.topic());
+        View { broker: self, topic: &topic, subscription: Some(&subscription) }.look(peek).await
+    }
+}
+
+impl View<'_> {
+    async fn look(&self, peek: &Peek) -> Result<PeekPage> {
+        let runtime = &self.broker.runtime;
+        runtime.check_serving()?;
+        let deadline = runtime.clock.now().plus(peek.wait.min(WAIT_MAX));
+        let mut at = self.start(peek.from).await?;
+        let looked_to = at.plus(LOOKED_THROUGH_MAX);
+        loop {
+            let visible = self.topic.watchers.notified();
+            tokio::pin!(visible);
+            visible.as_mut().enable();
+            let page = self.read(at, looked_to, peek).await?;
+            if !page.is_end || !page.messages.is_empty() || runtime.clock.now() >= deadline {
+                return Ok(page);
+            }
+            at = page.next;
+            self.wait(visible, deadline).await?;
+        }
+    }
+
+    async fn wait(&self, visible: impl Future<Output = ()>, deadline: Moment) -> Result<()> {
+        tokio::select! {
+            () = visible => {}
+            () = self.broker.runtime.clock.sleep_until(deadline) => {}
+        }
+        self.broker.runtime.check_serving()
+    }
+
+    async fn start(&self, from: PeekFrom) -> Result<Offset> {
+        let log = &self.broker.runtime.log;
+        let time = match from {
+            PeekFrom::Latest => return Ok(log.end(self.topic.id())),
+            PeekFrom::Offset(offset) => return Ok(offset),
+            PeekFrom::Earliest => Timestamp(0),
+            PeekFrom::Time(time) => time,
+        };
+        Ok(log.offset_at(self.topic.id(), time).await?)
+    }
+
+    /// Reads until there is enough, or the end.
+    async fn read(&self, from: Offset, looked_to: Offset, peek: &Peek) -> Result<PeekPage> {
+        let (mut messages, mut bytes, mut at) = (Vec::new(), 0, from);
+        loop {
+            at = self.subscription.map_or(at, |subscription| subscription.next_unsettled(at));
+            let batch = self.batch(at).await?;
+            if batch.covered.is_empty() {
+                return Ok(PeekPage { messages, next: at, is_end: true });
+            }
+            at = batch.covered.to;
+            for peeked in self.wanted(batch, peek) {
+                if messages.len() >= peek.limit || bytes > PAGE_BYTES_MAX {
+                    return Ok(PeekPage { messages, next: peeked.record.offset, is_end: false });
+                }
+                bytes += peeked.record.body.len();
+                messages.push(peeked);
+            }
+            if at >= looked_to {
+                return Ok(PeekPage { messages, next: at, is_end: false });
+            }
+        }
+    }
+
+    async fn batch(&self, at: Offset) -> Result<Batch> {
+        const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
+        let batch = read_some(&*self.broker.runtime.log, self.topic.id(), at, LIMIT).await?;
+        // What is in memory is read without waiting; others get their turn all the same.
+        tokio::task::coop::consume_budget().await;
+        Ok(batch)
+    }
+
+    fn wanted(&self, batch: Batch, peek: &Peek) -> Vec<Peeked> {
+        let is_wanted = |record: &Record| {
+            let filter = peek.filter.as_ref();
+            filter.is_none_or(|filter| filter.matches(&record.body) == Ok(true))
+        };
+        let records: Vec<_> = batch.records.into_iter().filter(is_wanted).collect();
+        let Some(subscription) = self.subscription else {
+            return records.into_iter().map(|record| Peeked { record, view: None }).collect();
+        };
+        let views = subscription.view_records(&records);
+        let seen = records.into_iter().zip(views);
+        let unsettled =
+            seen.filter_map(|(record, view)| Some(Peeked { record, view: Some(view?) }));
+        unsettled.collect()
+    }
+}

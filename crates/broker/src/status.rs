@@ -1,0 +1,137 @@
+//! How the broker is: figures, what does not work, and what is worth putting right.
+
+use std::collections::BTreeSet;
+
+use domain::ProjectName;
+use domain::lint::{Finding, lint};
+use futures::FutureExt;
+
+use crate::broker::Broker;
+
+/// Figures of the whole broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Living topics.
+    pub topics: usize,
+    /// Subscriptions.
+    pub subscriptions: usize,
+    /// Those that are detached from their topic.
+    pub detached: usize,
+    /// Those that are pushed.
+    pub push: usize,
+    /// Snapshots.
+    pub snapshots: usize,
+    /// Messages that subscriptions have not settled, all together.
+    pub backlog: u64,
+    /// Leases that are not settled, all together.
+    pub outstanding: u64,
+    /// Dead letters that nobody has dealt with.
+    pub dead_letters_waiting: u64,
+    /// Replays that run.
+    pub replays_running: usize,
+    /// Records known to wait, all together.
+    pub indexed: usize,
+    /// What does not work; empty = all is well.
+    pub degraded: Vec<Degraded>,
+}
+
+/// Something that does not work right now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Degraded {
+    /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
+    /// `dead_letters_stuck`.
+    pub code: &'static str,
+    /// The subscription or topic it is about; `None` = the whole server.
+    pub resource: Option<String>,
+    /// What is wrong.
+    pub problem: String,
+    /// What it means, and what to do.
+    pub remedy: &'static str,
+}
+
+/// Subscriptions that are told of, at most.
+const DEGRADED_MAX: usize = 100;
+
+impl Broker {
+    /// How the broker is. Looks at every subscription.
+    pub fn status(&self) -> Status {
+        let mut status = Status {
+            topics: self.all_topics().iter().filter(|topic| !topic.is_deleted()).count(),
+            snapshots: self.snapshots.read().len(),
+            replays_running: self.replays.running(),
+            degraded: self.degraded_server(),
+            ..Status::default()
+        };
+        for subscription in self.all_subscriptions() {
+            let settings = subscription.settings();
+            status.subscriptions += 1;
+            status.detached += usize::from(settings.detached);
+            status.push += usize::from(settings.push.is_some());
+            status.backlog += subscription.backlog();
+            status.outstanding += subscription.outstanding() as u64;
+            status.indexed += subscription.indexed();
+            status.dead_letters_waiting += self.dead_letters_waiting(subscription.name());
+            if let Some(problem) = subscription.dead_letter_error()
+                && status.degraded.len() < DEGRADED_MAX
+            {
+                status.degraded.push(stuck(subscription.name().to_string(), problem));
+            }
+        }
+        status
+    }
+
+    fn degraded_server(&self) -> Vec<Degraded> {
+        let runtime = &self.runtime;
+        if let Some(error) = runtime.failed() {
+            return vec![Degraded {
+                code: "log_failed",
+                resource: None,
+                problem: error.to_string(),
+                remedy: "nothing more is accepted or delivered, and the server ends; what was \
+                         answered OK is safe: look at the disk, then start again",
+            }];
+        }
+        let is_full = !runtime.log.has_room()
+            && matches!(runtime.log.room().now_or_never(), Some(Err(storage::Error::Full)));
+        let full = is_full.then(|| Degraded {
+            code: "disk_full",
+            resource: None,
+            problem: "no space is left for new messages".to_owned(),
+            remedy: "publishing is refused, acks and deliveries go on: free disk space, or \
+                     acknowledge what is stored",
+        });
+        let damaged = runtime.damaged.seen().map(|(count, topic, offset)| Degraded {
+            code: "message_damaged",
+            resource: self.tail.get(topic).map(|topic| topic.name().to_string()),
+            problem: format!("{count} messages cannot be read, one of them is {offset}"),
+            remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
+                     their lanes, or seek past them",
+        });
+        full.into_iter().chain(damaged).collect()
+    }
+
+    /// What is worth putting right about the subscriptions and topics of `project`; of all with
+    /// `None`.
+    pub fn lint(&self, project: Option<&ProjectName>) -> Vec<Finding> {
+        let all = self.all_subscriptions();
+        let settings: Vec<_> = all.iter().map(|subscription| subscription.settings()).collect();
+        let living = self.all_topics().into_iter().filter(|topic| !topic.is_deleted());
+        let topics: BTreeSet<_> = living.map(|topic| topic.name().clone()).collect();
+        let mut findings = lint(settings.iter().map(|settings| &**settings), &topics);
+        if let Some(project) = project {
+            let prefix = format!("{project}/");
+            findings.retain(|finding| finding.resource.starts_with(&prefix));
+        }
+        findings
+    }
+}
+
+fn stuck(resource: String, problem: String) -> Degraded {
+    Degraded {
+        code: "dead_letters_stuck",
+        resource: Some(resource),
+        problem,
+        remedy: "its exhausted messages are tried again until they can go; create the dead letter \
+                 topic, or change the policy",
+    }
+}

@@ -1,0 +1,52 @@
+//! A subscription looked at from outside. Nothing changes by it, not even when it was last used.
+
+use domain::delivery::RecordView;
+use domain::{Offset, OffsetRange, Record};
+
+use super::{LOOKED_UP_AT_ONCE, Subscription};
+
+impl Subscription {
+    /// The offsets inside `range` that are not settled, ascending and disjoint.
+    pub(crate) fn unsettled_in(&self, range: OffsetRange) -> Vec<OffsetRange> {
+        let state = self.state.lock();
+        if range.is_empty() || state.is_deleted || state.settings.detached {
+            return Vec::new();
+        }
+        state.delivery.progress().unacked_in(range)
+    }
+
+    /// The lowest offset from `from` on that is not settled.
+    pub(crate) fn next_unsettled(&self, from: Offset) -> Offset {
+        self.state.lock().delivery.progress().next_unacked(from)
+    }
+
+    /// How each record stands; `None` where it is settled or not meant for this subscription.
+    pub(crate) fn view_records(&self, records: &[Record]) -> Vec<Option<RecordView>> {
+        let now = self.runtime.now();
+        let own = self.settings().message_retention;
+        let since = self.topic.leasable_since(now.wall, own);
+        let mut views = Vec::with_capacity(records.len());
+        for some in records.chunks(LOOKED_UP_AT_ONCE) {
+            let state = self.state.lock();
+            let view = |record: &Record| {
+                let is_kept = record.publish_time >= since && !state.settings.detached;
+                state.delivery.view_record(now, record).filter(|_| is_kept)
+            };
+            views.extend(some.iter().map(view));
+        }
+        views
+    }
+
+    /// How many records are known to wait.
+    pub(crate) fn indexed(&self) -> usize {
+        self.state.lock().indexed
+    }
+
+    /// How many messages are not settled. Gaps, and messages that its filter will turn out to
+    /// leave out, count until they are read.
+    pub fn backlog(&self) -> u64 {
+        let end = self.runtime.log.end(self.topic.id());
+        let state = self.state.lock();
+        if state.settings.detached { 0 } else { state.delivery.backlog(end) }
+    }
+}

@@ -1,0 +1,101 @@
+//! One record as an operator sees it: looked at, never touched.
+
+use super::Delivery;
+use super::failure::Verdict;
+use super::lane::Hold;
+use super::returned::Standing;
+use crate::offset::Record;
+use crate::time::Now;
+
+/// What an unsettled record waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordState {
+    /// For a consumer.
+    Waiting,
+    /// For the consumer that has it.
+    Leased,
+    /// For its backoff to end.
+    BackingOff,
+    /// For what is in front of it in its lane.
+    Blocked,
+    /// To go to the dead letter topic, or to be dropped.
+    Exhausted,
+    /// For an operator: its lane is halted by it.
+    Halted,
+}
+
+impl RecordState {
+    /// The word for it in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Leased => "leased",
+            Self::BackingOff => "backing off",
+            Self::Blocked => "blocked",
+            Self::Exhausted => "exhausted",
+            Self::Halted => "halted",
+        }
+    }
+}
+
+/// How an unsettled record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordView {
+    /// What it waits for.
+    pub state: RecordState,
+    /// The attempt under way, or else the number of those that failed.
+    pub attempts: u32,
+}
+
+impl Delivery {
+    /// How `record` stands; `None` if it is settled or not meant for this subscription.
+    pub fn view_record(&self, now: Now, record: &Record) -> Option<RecordView> {
+        if self.progress.is_acked(record.offset) || !self.is_meant(record) {
+            return None;
+        }
+        if let Some(held) = self.leases.get(record.offset) {
+            return Some(RecordView { state: RecordState::Leased, attempts: held.failed + 1 });
+        }
+        if let Some(back) = self.returned.get(record.offset) {
+            let state = match back.standing {
+                Standing::Ready => RecordState::Waiting,
+                Standing::BackingOff(_) => RecordState::BackingOff,
+                Standing::Exhausted => RecordState::Exhausted,
+            };
+            return Some(RecordView { state, attempts: back.failed });
+        }
+        let attempt = self.progress.attempt(record.offset);
+        let attempts = attempt.map_or(0, |attempt| attempt.count);
+        let key = self.settings.lane_key(record);
+        if let Some(lane) = key.and_then(|key| self.lanes.get(self.lanes.find(key)?))
+            && record.offset < self.fresh
+        {
+            let is_next = lane.next().is_some_and(|(next, _)| next == record.offset);
+            return Some(RecordView { state: in_lane(lane.hold, is_next), attempts });
+        }
+        let state = match self.judge(now, record.offset, attempts, false, key.is_some()) {
+            Verdict::Go => RecordState::Waiting,
+            Verdict::Wait(_) => RecordState::BackingOff,
+            Verdict::Exhausted(_) => RecordState::Exhausted,
+            Verdict::Halted => RecordState::Halted,
+        };
+        Some(RecordView { state, attempts })
+    }
+
+    fn is_meant(&self, record: &Record) -> bool {
+        let filter = &self.settings.filter;
+        record.addressee.is_none_or(|addressee| addressee == self.identity.subscription)
+            && filter.as_ref().is_none_or(|filter| filter.matches(&record.body).unwrap_or(true))
+    }
+}
+
+fn in_lane(hold: Hold, is_next: bool) -> RecordState {
+    match hold {
+        Hold::Free => RecordState::Waiting,
+        _ if !is_next => RecordState::Blocked,
+        Hold::BackingOff(_) => RecordState::BackingOff,
+        Hold::Exhausted(_) => RecordState::Exhausted,
+        Hold::Halted => RecordState::Halted,
+        Hold::Damaged => RecordState::Blocked,
+    }
+}

@@ -10,8 +10,6 @@
 //! endpoint said is in a line, nor an endpoint's user, password or query.
 
 mod gate;
-#[cfg(test)]
-mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ mod subscriptions;
 mod topics;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use broker::{Broker, Clock};
@@ -27,16 +28,23 @@ pub(crate) struct Api {
     clock: Arc<dyn Clock>,
     /// How long a Pull waits for a message.
     pull_wait: Duration,
+    /// StreamingPull calls that are open.
+    open_streams: Arc<AtomicU64>,
 }
 
 impl Api {
     pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
-        Self { broker, clock, pull_wait }
+        Self { broker, clock, pull_wait, open_streams: Arc::default() }
     }
 
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.wall()
+    }
+
+    /// How many StreamingPull calls are open, counted by those who open and end them.
+    pub(crate) fn open_streams(&self) -> &Arc<AtomicU64> {
+        &self.open_streams
     }
 
     pub(crate) fn broker(&self) -> &Arc<Broker> {

@@ -4,6 +4,7 @@ mod attempts;
 mod calls;
 mod keys;
 mod lanes;
+mod metrics;
 mod pages;
 mod paths;
 mod postrider;
@@ -29,6 +30,7 @@ use wire::json;
 use wire::rest::{Match, NoRoute, route};
 
 use crate::api::Api;
+use crate::metrics::Metrics;
 use crate::net::{Paced, Phase, Stalled};
 use crate::status::{Refusal, Result};
 
@@ -38,6 +40,7 @@ pub(crate) struct Rest(Arc<Inner>);
 
 struct Inner {
     api: Api,
+    metrics: Arc<Metrics>,
     body_timeout: Duration,
     phase: tokio::sync::watch::Receiver<Phase>,
     health: tokio::sync::watch::Receiver<bool>,
@@ -47,16 +50,19 @@ struct Inner {
 enum Reply {
     Json(Vec<u8>),
     Text(StatusCode, &'static str),
+    /// Something of that media type.
+    Typed(HeaderValue, Vec<u8>),
 }
 
 impl Rest {
     pub(crate) fn new(
         api: Api,
+        metrics: Arc<Metrics>,
         body_timeout: Duration,
         phase: tokio::sync::watch::Receiver<Phase>,
         health: tokio::sync::watch::Receiver<bool>,
     ) -> Self {
-        Self(Arc::new(Inner { api, body_timeout, phase, health }))
+        Self(Arc::new(Inner { api, metrics, body_timeout, phase, health }))
     }
 
     /// Whether the server takes calls.
@@ -69,6 +75,7 @@ impl Rest {
         match self.reply(request).await {
             Ok(Reply::Json(body)) => response(StatusCode::OK, JSON, body),
             Ok(Reply::Text(code, text)) => response(code, TEXT, text),
+            Ok(Reply::Typed(kind, body)) => response(StatusCode::OK, kind, body),
             Err(refusal) => refused(&refusal),
         }
     }
@@ -80,6 +87,9 @@ impl Rest {
             return Ok(reply);
         }
         if let Some(reply) = keys::find(&self, verb, path, &head.headers).await? {
+            return Ok(reply);
+        }
+        if let Some(reply) = metrics::find(&self, verb, path, &head.headers).await? {
             return Ok(reply);
         }
         let found = match paths::find(verb, path)? {

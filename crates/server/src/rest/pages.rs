@@ -16,6 +16,7 @@ Topics by hand:     GET /v1/projects/{project}/topics
 A saved cursor:     GET /v1/projects/{project}/subscriptions/{subscription}/cursor
 Lanes that wait:    GET /v1/projects/{project}/subscriptions/{subscription}/lanes?state=blocked
 Push attempts:      GET /v1/projects/{project}/subscriptions/{subscription}/attempts
+Metrics:            GET /metrics (Prometheus, OpenMetrics)
 Is it up:           GET /healthz (the process), GET /readyz (takes calls)
 ";
 

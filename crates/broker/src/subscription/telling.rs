@@ -54,19 +54,21 @@ impl Subscription {
         let end = self.runtime.log.end(self.topic.id());
         let is_topic_deleted = self.topic.is_deleted();
         let average = self.topic.average_bytes();
+        let push_window =
+            self.settings().push.as_ref().and_then(|push| window(push.endpoint.text()));
         let mut state = self.state.lock();
         let backlog = if state.settings.detached { 0 } else { state.delivery.backlog(end) };
         let oldest = if backlog > 0 { self.oldest(&mut state) } else { None };
         let bytes = average.or(oldest.map(|oldest| oldest.bytes)).unwrap_or_default();
-        let push = state.settings.push.as_ref();
-        let pushed =
-            if push.is_some() { Some(self.pushed()) } else { self.pushed.get().map(|b| &**b) };
+        let is_push = state.settings.push.is_some();
+        let known = self.pushed.get().map(Box::as_ref);
+        let pushed = if is_push { Some(self.pushed()) } else { known };
         let is_fifo = state.settings.ordering() == Ordering::Fifo;
         SubscriptionFigures {
             id: self.id,
             name: self.name.clone(),
             topic: (!is_topic_deleted).then(|| self.topic.name().clone()),
-            is_push: push.is_some(),
+            is_push,
             is_fifo,
             backlog_messages: backlog,
             backlog_bytes: backlog.saturating_mul(bytes),
@@ -78,7 +80,7 @@ impl Subscription {
             expiries: state.counts.expiries,
             attempts: pushed.map(Pushed::attempts).unwrap_or_default(),
             push_latency: pushed.map(Pushed::latency).unwrap_or_default(),
-            push_window: push.and_then(|push| window(push.endpoint.text())),
+            push_window,
             dead_letters: state.dead_letters.forwarded,
             dropped: state.dead_letters.dropped,
             fifo: is_fifo.then(|| FifoFigures {
@@ -177,7 +179,7 @@ impl Subscription {
                 attempt: Some(failed.attempt),
                 ..self.line(failed.offset, outcome)
             };
-            let line = with_failure(line, Some(failed.failure), state.settings.push.is_some());
+            let line = with_failure(line, Some(failed.failure));
             self.runtime.delivery_log.add(self, now.moment, Entry::Delivery(line));
         }
     }
@@ -236,17 +238,16 @@ impl Subscription {
         outcome: Outcome,
     ) {
         let line = Line { publish_time, attempt: Some(attempt), ..self.line(offset, outcome) };
-        let line = with_failure(line, failure, self.settings().push.is_some());
+        let line = with_failure(line, failure);
         self.runtime.delivery_log.add(self, self.runtime.clock.now(), Entry::Delivery(line));
     }
 }
 
-fn with_failure(line: Line, failure: Option<Failure>, is_push: bool) -> Line {
+fn with_failure(line: Line, failure: Option<Failure>) -> Line {
     let class = failure.as_ref().map(|failure| failure.class);
-    let pulled = if is_push { None } else { Some(class.unwrap_or("nack")) };
-    // What was leased before it was pushed may still end as what is pulled does.
-    let ack_action = class.filter(|class| ["nack", "expired"].contains(class)).or(pulled);
-    Line { http_status: failure.as_ref().and_then(|f| f.status), ack_action, failure, ..line }
+    let ack_action = class.filter(|class| ["nack", "expired"].contains(class));
+    let http_status = failure.as_ref().and_then(|failure| failure.status);
+    Line { http_status, ack_action, failure, ..line }
 }
 
 /// What an ack came to, in the words of the log.

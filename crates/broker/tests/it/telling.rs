@@ -109,7 +109,10 @@ async fn a_delivery_that_will_be_retried_is_an_error_with_every_field() {
     let again: Vec<_> = told[1..].iter().map(|line| &line["ack_action"]).collect();
     assert_eq!(again, ["expired", "expired"]);
     assert_eq!(told[1]["error"], "the ack deadline passed");
-    assert_eq!((&told[1]["deliveryAttempt"], &told[2]["deliveryAttempt"]), (&json!(2), &json!(1)));
+    let mut attempts: Vec<_> =
+        told[1..].iter().map(|line| line["deliveryAttempt"].as_u64()).collect();
+    attempts.sort();
+    assert_eq!(attempts, [Some(1), Some(2)]);
     assert!(!String::from_utf8(lines.0.lock().clone()).unwrap().contains("canary"));
 }
 

@@ -111,6 +111,7 @@ impl<K: Clone + Eq + Hash> Series<K> {
         let mut leaving: Vec<usize> = (0..candidates.len())
             .filter(|&at| candidates.get(at).is_some_and(|one| one.has_own && !one.is_pinned))
             .collect();
+        leaving.sort_by_key(|&at| candidates.get(at).is_some_and(|one| one.is_idle));
         // More than there may be have some, because alerts asked for it: the idlest go.
         while own > self.own_max
             && let Some(at) = leaving.pop()
@@ -167,12 +168,12 @@ fn add(sums: &mut Vec<u64>, added: &[u64]) {
 mod tests {
     use super::*;
 
-    fn item(key: u32, count: u64) -> Item<u32> {
+    fn item(key: usize, count: u64) -> Item<usize> {
         Item { key, counters: vec![count], backlog: 0, is_pinned: false }
     }
 
-    fn items(counts: &[u64]) -> Vec<Item<u32>> {
-        counts.iter().enumerate().map(|(at, count)| item(at as u32, *count)).collect()
+    fn items(counts: &[u64]) -> Vec<Item<usize>> {
+        counts.iter().enumerate().map(|(at, count)| item(at, *count)).collect()
     }
 
     const LATER: Moment = Moment(601_000_000);
@@ -196,6 +197,20 @@ mod tests {
         assert_eq!(series.others(), [5], "what the first counts now is in its own series");
         assert_eq!(series.update(&items(&[9, 8]), LATER), [true, false]);
         assert_eq!(series.others(), [6]);
+    }
+
+    #[test]
+    fn the_one_that_is_idle_gives_way_whatever_its_place() {
+        for idle in [0, 1] {
+            let mut series = Series::new(2);
+            let mut counts = [1, 1, 0];
+            series.update(&items(&counts), Moment(0));
+            counts[1 - idle] = 2;
+            series.update(&items(&counts), Moment(300_000_000));
+            counts[2] = 1;
+            let own = series.update(&items(&counts), LATER);
+            assert_eq!((own[idle], own[1 - idle], own[2]), (false, true, true));
+        }
     }
 
     #[test]

@@ -123,7 +123,8 @@ metrics! {
         "Size of the disk where the data folder is.";
     MEMORY = Gauge, "postrider_memory_resident_bytes", "bytes", SERVER,
         "Memory of the process that is in use.";
-    OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER, "StreamingPull calls that are open.";
+    OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER,
+        "StreamingPull calls that are open.";
     TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are.";
     SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions there are.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,

@@ -10,6 +10,7 @@ mod exactly_once;
 mod hostile;
 mod lanes;
 mod messages;
+mod metrics;
 mod program;
 mod push_settings;
 mod rest;

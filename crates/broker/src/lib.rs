@@ -11,9 +11,11 @@ mod consumer;
 mod damaged;
 mod dead_letter;
 mod definition;
+mod delivery_log;
 mod desk;
 mod error;
 mod expiries;
+mod figures;
 mod index;
 mod maintenance;
 mod options;
@@ -39,11 +41,13 @@ pub use broker::{Broker, Page};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
 pub use definition::Unreadable;
+pub use delivery_log::LogOptions;
 pub use desk::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted, Replay,
     ReplayRequest, ReplayState,
 };
 pub use error::{Error, Resource, Result};
+pub use figures::{FifoFigures, SubscriptionFigures, TopicFigures};
 pub use options::Options;
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::options::{PushOptions, RetryDefault, Success};
@@ -52,6 +56,6 @@ pub use secret::make_secret;
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;
 pub use status::{Degraded, Status};
-pub use storage::{AttemptPage, AttemptQuery, NumberedAttempt};
+pub use storage::{AttemptPage, AttemptQuery, HistogramSnapshot, LogFigures, NumberedAttempt};
 pub use subscription::{AckReport, Cursor, Subscription};
 pub use topic::Topic;

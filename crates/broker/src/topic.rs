@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::desk::Desk;
 use crate::error::{Error, Resource, Result};
+use crate::figures::TopicFigures;
 use crate::runtime::Runtime;
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
@@ -59,6 +60,10 @@ struct End {
     next: Offset,
     last_publish_time: Timestamp,
     deleted: bool,
+    /// Messages published since the start.
+    messages: u64,
+    /// Bytes of what they hold.
+    bytes: u64,
 }
 
 impl Topic {
@@ -81,6 +86,8 @@ impl Topic {
                 next: claim.next,
                 last_publish_time: claim.last_publish_time,
                 deleted: false,
+                messages: 0,
+                bytes: 0,
             }),
             subscriptions: Mutex::default(),
             snapshots: Mutex::default(),
@@ -248,8 +255,12 @@ impl Topic {
         end.last_publish_time = end.last_publish_time.max(self.runtime.clock.wall());
         let publish_time = end.last_publish_time;
         let count = messages.len() as u64;
+        let mut bytes = 0;
         let records = messages
-            .map(|(message, addressee)| NewRecord { message, publish_time, addressee })
+            .map(|(message, addressee)| {
+                bytes += message.content_bytes();
+                NewRecord { message, publish_time, addressee }
+            })
             .collect();
         let first = end.next;
         let append = Append { topic: self.id, epoch: self.epoch, first, records };
@@ -261,7 +272,23 @@ impl Topic {
             return Err(error.clone().into());
         }
         end.next = first.plus(count);
+        end.messages += count;
+        end.bytes += bytes as u64;
         Ok((first, receipt))
+    }
+}
+
+/// Figures.
+impl Topic {
+    pub(crate) fn figures(&self) -> TopicFigures {
+        let end = self.end.lock();
+        TopicFigures { name: self.name.clone(), messages: end.messages, bytes: end.bytes }
+    }
+
+    /// The average size of what was published since the start, if anything was.
+    pub(crate) fn average_bytes(&self) -> Option<u64> {
+        let end = self.end.lock();
+        end.bytes.checked_div(end.messages)
     }
 }
 

@@ -11,9 +11,13 @@ mod convert;
 mod engine;
 mod grpc;
 mod logging;
+mod metrics;
 mod net;
 mod rest;
 mod server;
 mod status;
+
+/// The version, with the commit it was built from.
+pub(crate) const VERSION: &str = env!("POSTRIDER_VERSION");
 
 pub use server::{Error, Server, Started, StopError};

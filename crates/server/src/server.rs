@@ -21,6 +21,7 @@ use crate::audit::AuditFile;
 use crate::config::{self, Config};
 use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
+use crate::metrics::{Facts, Metrics};
 use crate::net::{self, Connections, Phase};
 use crate::rest::Rest;
 
@@ -113,14 +114,14 @@ impl Server {
         let (ready, readiness) = watch::channel(true);
         let health = HealthReporter::new();
         set_health(&health, ServingStatus::Serving).await;
-        let now = clock.wall();
-        let api = Api::new(Arc::clone(&broker), clock, config.limits.pull_wait);
         let connections = Connections::default();
-        let api = api.with_about(about(config, started, now, connections.clone()));
+        let api = Api::new(Arc::clone(&broker), Arc::clone(&clock), config.limits.pull_wait)
+            .with_about(about(config, started, clock.wall(), connections.clone()));
+        let metrics = metrics(config, &api, clock, started);
         let body_timeout = config.limits.body_timeout;
         let gate = Gate {
             grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
-            rest: Rest::new(api, body_timeout, phases.clone(), readiness),
+            rest: Rest::new(api, metrics, body_timeout, phases.clone(), readiness),
         };
         let serving = net::serve(port.listener, gate, config.limits.clone(), connections, phases);
         Ok(Self {
@@ -196,6 +197,19 @@ fn about(
     }
 }
 
+/// The metrics of a server that has started so.
+fn metrics(config: &Config, api: &Api, clock: Arc<dyn Clock>, started: Started) -> Arc<Metrics> {
+    let facts = Facts {
+        started_at: clock.wall(),
+        recovery: started.opening,
+        recovered: started.recovery.map_or(0, |recovery| recovery.records),
+        folder: (config.engine == config::Engine::Disk).then(|| config.data_dir.clone()),
+        own_max: config.metrics.subscriptions_max,
+    };
+    let (broker, streams) = (Arc::clone(api.broker()), Arc::clone(api.open_streams()));
+    Arc::new(Metrics::new(broker, clock, streams, facts, Box::new(|_| false)))
+}
+
 /// What the settings say about the broker.
 fn options(config: &Config) -> broker::Options {
     let plain = broker::Options::default();
@@ -207,6 +221,12 @@ fn options(config: &Config) -> broker::Options {
         audit: match folder {
             Some(folder) => Arc::new(AuditFile::new(folder)),
             None => plain.audit,
+        },
+        log: broker::LogOptions {
+            service: config.log.service.as_str().into(),
+            env: config.log.env.as_str().into(),
+            version: crate::VERSION.into(),
+            failures_per_second: config.log.failures_per_second,
         },
         push: config.push.options(config.listen, folder),
     }

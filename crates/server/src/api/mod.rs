@@ -13,6 +13,7 @@ mod subscriptions;
 mod topics;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use broker::{Broker, Clock};
@@ -34,16 +35,23 @@ pub(crate) struct Api {
     /// How long a Pull waits for a message.
     pull_wait: Duration,
     about: Option<Arc<About>>,
+    /// StreamingPull calls that are open.
+    open_streams: Arc<AtomicU64>,
 }
 
 impl Api {
     pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
-        Self { broker, clock, pull_wait, about: None }
+        Self { broker, clock, pull_wait, open_streams: Arc::default(), about: None }
     }
 
     /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.wall()
+    }
+
+    /// How many StreamingPull calls are open, counted by those who open and end them.
+    pub(crate) fn open_streams(&self) -> &Arc<AtomicU64> {
+        &self.open_streams
     }
 
     pub(crate) fn broker(&self) -> &Arc<Broker> {

@@ -85,6 +85,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is logged.
     pub log: Log,
+    /// What is measured.
+    pub metrics: Metrics,
     /// Topics to make at the start.
     #[serde(default, deserialize_with = "resources::topics")]
     pub topics: Vec<domain::Topic>,
@@ -215,6 +217,20 @@ pub struct Log {
     pub level: Level,
     /// In which form.
     pub format: Format,
+    /// The name of this server in lines about deliveries.
+    pub service: String,
+    /// Where it runs, in lines about deliveries.
+    pub env: String,
+    /// Lines about failed deliveries of one subscription in a second, at most.
+    pub failures_per_second: u32,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Subscriptions, and topics, with series of their own, at most.
+    pub subscriptions_max: usize,
 }
 
 /// Severity of log lines.
@@ -300,6 +316,8 @@ impl Config {
         self.storage.check()?;
         self.dead_letter.check()?;
         self.push.check()?;
+        self.log.check()?;
+        self.metrics.check()?;
         self.limits.check()
     }
 }
@@ -327,6 +345,29 @@ impl DeadLetter {
         const KEY: &str = "dead_letter.retention";
         at_least(KEY, self.retention, Duration::from_secs(600))?;
         at_most(KEY, self.retention, Duration::from_secs(366 * 86_400))
+    }
+}
+
+impl Log {
+    fn check(&self) -> Checked {
+        const BYTES_MAX: usize = 256;
+        for (key, text) in [("log.service", &self.service), ("log.env", &self.env)] {
+            if text.len() > BYTES_MAX || text.chars().any(char::is_control) {
+                let problem = format!("at most {BYTES_MAX} bytes of printable text are allowed");
+                return Err((key, problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Metrics {
+    fn check(&self) -> Checked {
+        const MAX: usize = 10_000;
+        if self.subscriptions_max > MAX {
+            return Err(("metrics.subscriptions_max", format!("at most {MAX} are allowed")));
+        }
+        Ok(())
     }
 }
 

@@ -38,6 +38,9 @@ fn the_built_in_file_is_complete_and_valid() {
     assert_eq!(config.storage.tail_memory, 32 << 20);
     assert_eq!(config.dead_letter.retention, Duration::from_secs(14 * 86_400));
     assert_eq!(config.limits.connections_max, 10_000);
+    assert_eq!(config.metrics.subscriptions_max, 500);
+    assert_eq!((config.log.service.as_str(), config.log.env.as_str()), ("postrider", ""));
+    assert_eq!(config.log.failures_per_second, 100);
     assert!(config.topics.is_empty() && config.subscriptions.is_empty());
 }
 
@@ -183,4 +186,14 @@ fn addresses_others_can_reach_need_insecure() {
     for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:8085", "localhost:8085"] {
         assert!(load_file(&format!("listen = \"{loopback}\"\n")).is_ok(), "{loopback}");
     }
+}
+
+#[test]
+fn what_lines_and_metrics_say_of_the_server_is_bounded() {
+    let config = load_file("[log]\nservice = \"hub\"\nenv = \"prod\"").unwrap().config;
+    assert_eq!((config.log.service.as_str(), config.log.env.as_str()), ("hub", "prod"));
+    let long = format!("[log]\nenv = {:?}", "x".repeat(257));
+    assert!(problem(&long).contains("log.env"));
+    assert!(problem("[log]\nservice = \"a\\nb\"").contains("log.service"));
+    assert!(problem("[metrics]\nsubscriptions_max = 10001").contains("metrics.subscriptions_max"));
 }

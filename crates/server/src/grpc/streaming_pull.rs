@@ -55,7 +55,8 @@ pub(super) async fn open(
     let mut inbound = Inbound::new(requests, Arc::clone(&subscription), Arc::clone(&shared));
     inbound.begin(first).await?;
     let inbound = broker::spawn::named("streaming pull", inbound.run());
-    Ok(Outbound { consumer, subscription, shared, inbound, told: None, ended: false })
+    let open = Open::count(api.open_streams());
+    Ok(Outbound { consumer, subscription, shared, inbound, told: None, ended: false, _open: open })
 }
 
 fn open_consumer(api: &Api, first: &StreamingPullRequest) -> Result<(Arc<Subscription>, Consumer)> {
@@ -113,6 +114,23 @@ pub(crate) struct Outbound {
     /// What the client was told of the subscription last.
     told: Option<SubscriptionProperties>,
     ended: bool,
+    _open: Open,
+}
+
+/// Counts as an open stream for as long as it lives.
+struct Open(Arc<AtomicU64>);
+
+impl Open {
+    fn count(open: &Arc<AtomicU64>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Outbound {

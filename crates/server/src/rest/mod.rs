@@ -7,6 +7,7 @@ mod keys;
 mod lanes;
 mod letters;
 mod messages;
+mod metrics;
 mod pages;
 mod paths;
 mod postrider;
@@ -32,6 +33,7 @@ use wire::json;
 use wire::rest::{Match, NoRoute, route};
 
 use crate::api::Api;
+use crate::metrics::Metrics;
 use crate::net::{Paced, Phase, Stalled};
 use crate::status::{Refusal, Result};
 
@@ -41,6 +43,7 @@ pub(crate) struct Rest(Arc<Inner>);
 
 struct Inner {
     api: Api,
+    metrics: Arc<Metrics>,
     body_timeout: Duration,
     phase: tokio::sync::watch::Receiver<Phase>,
     health: tokio::sync::watch::Receiver<bool>,
@@ -57,11 +60,12 @@ enum Reply {
 impl Rest {
     pub(crate) fn new(
         api: Api,
+        metrics: Arc<Metrics>,
         body_timeout: Duration,
         phase: tokio::sync::watch::Receiver<Phase>,
         health: tokio::sync::watch::Receiver<bool>,
     ) -> Self {
-        Self(Arc::new(Inner { api, body_timeout, phase, health }))
+        Self(Arc::new(Inner { api, metrics, body_timeout, phase, health }))
     }
 
     /// Whether the server takes calls.
@@ -86,6 +90,9 @@ impl Rest {
             return Ok(reply);
         }
         if let Some(reply) = keys::find(&self, verb, path, &head.headers).await? {
+            return Ok(reply);
+        }
+        if let Some(reply) = metrics::find(&self, verb, path, &head.headers).await? {
             return Ok(reply);
         }
         let found = match paths::find(verb, path)? {

@@ -11,6 +11,7 @@ mod hostile;
 mod lanes;
 mod letters;
 mod messages;
+mod metrics;
 mod program;
 mod push_settings;
 mod rest;

@@ -16,6 +16,7 @@ use storage::Engine;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::alerts::Alerts;
 use crate::clock::Clock;
 use crate::definition::Unreadable;
 use crate::desk::{Replays, clerk};
@@ -28,7 +29,7 @@ use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
 use crate::tail::Tail;
 use crate::topic::Topic;
-use crate::{dead_letter, spawn};
+use crate::{alerts, dead_letter, spawn};
 
 /// The running broker.
 pub struct Broker {
@@ -43,6 +44,7 @@ pub struct Broker {
     pub(crate) admin: Mutex<Admin>,
     pub(crate) push: Scheduler,
     pub(crate) replays: Replays,
+    pub(crate) alerts: Alerts,
     chores: parking_lot::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -83,11 +85,13 @@ impl Broker {
             admin: Mutex::default(),
             push,
             replays: Replays::default(),
+            alerts: Alerts::default(),
             chores: parking_lot::Mutex::default(),
         });
         broker.load().await?;
         broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
+        broker.start_alerts().await;
         for subscription in broker.all_subscriptions() {
             broker.push.look_at(&subscription);
         }
@@ -108,6 +112,19 @@ impl Broker {
             spawn::named("delivery log", lines),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
             spawn::named("dead letter clerk", clerk::run(Arc::clone(self))),
+        ]);
+    }
+
+    async fn start_alerts(self: &Arc<Self>) {
+        let Some(options) = self.runtime.options.alerts.clone() else { return };
+        // The server is of use without them, and they are tried again when there is one to tell.
+        if let Err(error) = alerts::prepare(self, &options).await {
+            tracing::warn!(%error, "what alerts need could not be made");
+        }
+        let interval = options.interval;
+        self.chores.lock().extend([
+            spawn::named("alerts", alerts::run(Arc::clone(self), interval)),
+            spawn::named("alerts sender", alerts::send(Arc::clone(self), options)),
         ]);
     }
 

@@ -94,11 +94,14 @@ impl Broker {
     fn start_chores(self: &Arc<Self>) {
         let runtime = Arc::clone(&self.runtime);
         let timers = async move { runtime.timers.run(Arc::clone(&runtime.clock)).await };
+        let runtime = Arc::clone(&self.runtime);
+        let lines = async move { runtime.delivery_log.run(Arc::clone(&runtime.clock)).await };
         let flush = self.runtime.options.progress_flush;
         self.chores.lock().extend([
             spawn::named("lease expirer", timers),
             spawn::named("checkpointer", checkpointer::run(Arc::clone(self), flush)),
             spawn::named("dead letters", dead_letter::run(Arc::clone(self))),
+            spawn::named("delivery log", lines),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
         ]);
     }
@@ -116,6 +119,7 @@ impl Broker {
             drop(chore.await);
         }
         self.runtime.dead_letters.close();
+        self.runtime.delivery_log.flush();
         if let Err(error) = expirer::save_used(self).await {
             tracing::warn!(%error, "could not save when subscriptions were last used");
         }
@@ -139,6 +143,10 @@ impl Broker {
 
     pub(crate) fn all_topics(&self) -> Vec<Arc<Topic>> {
         self.tail.all()
+    }
+
+    pub(crate) fn living_topics(&self) -> Vec<Arc<Topic>> {
+        self.topics.read().values().cloned().collect()
     }
 
     pub(crate) fn all_subscriptions(&self) -> Vec<Arc<Subscription>> {

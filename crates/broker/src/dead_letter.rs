@@ -10,13 +10,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::Exhausted;
-use domain::{DeadLetterPolicy, Message, Moment, Record};
+use domain::delivery::{Exhausted, Failure};
+use domain::{DeadLetterPolicy, Message, Moment, Record, Timestamp};
 use parking_lot::Mutex;
 use storage::{Commit, Receipt, Urgency};
 use tokio::sync::{Notify, oneshot};
 
 use crate::broker::Broker;
+use crate::delivery_log::Outcome as Told;
 use crate::error::{Error, Resource, Result};
 use crate::source::{Found, find};
 use crate::subscription::Subscription;
@@ -181,12 +182,9 @@ async fn settle(broker: &Broker, job: &Job) -> Result<Outcome> {
             subscription.settle_exhausted(exhausted.offset, job.lane(), job.urgency())
         }
         (Found::Damaged, Some(_)) if job.skip.is_none() => {
-            let error = "the message is damaged and cannot be read".to_owned();
-            subscription.spare_exhausted(exhausted.offset, error)
+            spare(job, "the message is damaged and cannot be read".to_owned())
         }
-        (Found::Record(_) | Found::Damaged, _) => {
-            subscription.drop_exhausted(exhausted, job.lane(), job.urgency())
-        }
+        (found, _) => give_up(job, found),
     }
 }
 
@@ -211,6 +209,11 @@ async fn forward(
             fail(job, why.clone(), Error::FailedPrecondition(why))
         }
         Err(error) if broker.runtime.check_serving().is_ok() => fail(job, error.to_string(), error),
+        Ok(Outcome::Settled(receipt)) => {
+            let failure = job.exhausted.failure.clone();
+            tell(job, Some(record.publish_time), failure, Told::DeadLettered);
+            Ok(Outcome::Settled(receipt))
+        }
         other => other,
     }
 }
@@ -221,7 +224,35 @@ fn fail(job: &Job, why: String, error: Error) -> Result<Outcome> {
     if job.skip.is_some() {
         return Err(error);
     }
-    job.subscription.spare_exhausted(job.exhausted.offset, why)
+    spare(job, why)
+}
+
+/// It is tried once more, and `why` it could not go is told.
+fn spare(job: &Job, why: String) -> Result<Outcome> {
+    let message = Some(Arc::from(why.as_str()));
+    let failure = Failure { message, ..Failure::of("dead_letter") };
+    let outcome = job.subscription.spare_exhausted(job.exhausted.offset, why);
+    tell(job, None, Some(failure), Told::Retry);
+    outcome
+}
+
+/// Drops a record that can go nowhere, and tells so.
+fn give_up(job: &Job, found: Found) -> Result<Outcome> {
+    let published = match found {
+        Found::Record(record) => Some(record.publish_time),
+        Found::Damaged | Found::Gap => None,
+    };
+    let offset = job.exhausted.offset;
+    let outcome = job.subscription.drop_exhausted(offset, job.lane(), job.urgency());
+    if matches!(outcome, Ok(Outcome::Settled(_))) {
+        tell(job, published, job.exhausted.failure.clone(), Told::Dropped);
+    }
+    outcome
+}
+
+fn tell(job: &Job, published: Option<Timestamp>, failure: Option<Failure>, told: Told) {
+    let Exhausted { offset, attempts, .. } = job.exhausted;
+    job.subscription.tell_given_up(offset, attempts, published, failure, told);
 }
 
 /// The dead letter topic, with room for the message, and the message.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audit::{Audit, AuditLog};
+use crate::delivery_log::LogOptions;
 use crate::push::options::PushOptions;
 
 /// What the broker can be told.
@@ -17,6 +18,8 @@ pub struct Options {
     pub dead_letter_retention: Duration,
     /// Who keeps the record of what operators do by hand.
     pub audit: Arc<dyn Audit>,
+    /// What lines about deliveries say of the server, and how many there may be.
+    pub log: LogOptions,
     /// How messages are pushed.
     pub push: PushOptions,
 }
@@ -28,6 +31,7 @@ impl Default for Options {
             progress_flush: Duration::from_secs(5),
             dead_letter_retention: 14 * DAY,
             audit: Arc::new(AuditLog),
+            log: LogOptions::default(),
             push: PushOptions::default(),
         }
     }
@@ -38,6 +42,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("progress_flush", &self.progress_flush)
             .field("dead_letter_retention", &self.dead_letter_retention)
+            .field("log", &self.log)
             .field("push", &self.push)
             .finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use domain::Now;
 use parking_lot::Mutex;
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::dead_letter::Jobs;
+use crate::delivery_log::DeliveryLog;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::index::Index;
@@ -30,6 +31,9 @@ pub(crate) struct Runtime {
     pub(crate) dead_letters: Jobs,
     pub(crate) expiries: Expiries,
     pub(crate) attempts: Attempts,
+    pub(crate) delivery_log: DeliveryLog,
+    /// Whose oldest record is looked up next.
+    pub(crate) oldest_turn: AtomicUsize,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
     failed: Notify,
@@ -41,12 +45,14 @@ impl Runtime {
             log: Arc::clone(&engine.log),
             attempts: Attempts::new(Arc::clone(&engine.attempts), clock.wall()),
             clock,
+            delivery_log: DeliveryLog::new(options.log.clone()),
             options,
             timers: Timers::default(),
             changed: Changed::default(),
             index: Index::default(),
             dead_letters: Jobs::open(),
             expiries: Expiries::default(),
+            oldest_turn: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Notify::new(),

@@ -6,11 +6,12 @@ mod journal;
 mod lanes;
 mod leasing;
 mod pushing;
+mod telling;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use domain::delivery::{ConsumerId, Delivery, Effects, Flow};
 use domain::{
@@ -23,9 +24,12 @@ use storage::{Receipt, Urgency};
 pub use acks::AckReport;
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use pushing::Settlement;
+use telling::Blocked;
 
 use crate::dead_letter::Trouble;
+use crate::delivery_log::Gate;
 use crate::error::{Error, Resource, Result};
+use crate::figures::{Counts, Oldest, Pushed};
 use crate::runtime::Runtime;
 use crate::topic::Topic;
 use crate::waiters::Waiters;
@@ -42,6 +46,10 @@ pub struct Subscription {
     runtime: Arc<Runtime>,
     /// When it was last used, on the wall clock.
     used_at: AtomicU64,
+    /// What its attempts to push came to; made with the first.
+    pushed: OnceLock<Box<Pushed>>,
+    /// How many lines it may have in the log.
+    gate: Mutex<Gate>,
     state: Mutex<State>,
 }
 
@@ -66,6 +74,11 @@ struct State {
     tick_at: Option<Moment>,
     saved: Cursor,
     dead_letters: Trouble,
+    counts: Counts,
+    /// The record at the cursor, as it was found last.
+    oldest: Option<Oldest>,
+    /// What blocks it, where all messages go in order.
+    blocked: Option<Blocked>,
     /// How often it was sent elsewhere (seek) since the start.
     seeks: u64,
     is_deleted: bool,
@@ -110,6 +123,7 @@ impl Subscription {
         let Definition { id, settings, version, first, used_at } = definition;
         let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
         let name = settings.name.clone();
+        let blocked = Blocked::resumed(&settings, delivery.progress(), runtime.now());
         let state = State {
             settings,
             version,
@@ -124,11 +138,15 @@ impl Subscription {
             tick_at: None,
             saved,
             dead_letters: Trouble::default(),
+            counts: Counts::default(),
+            oldest: None,
+            blocked,
             seeks: 0,
             is_deleted: false,
         };
         let used_at = AtomicU64::new(used_at.0);
-        Self { id, name, topic, first, runtime, used_at, state: Mutex::new(state) }
+        let (pushed, gate, state) = (OnceLock::new(), Mutex::default(), Mutex::new(state));
+        Self { id, name, topic, first, runtime, used_at, pushed, gate, state }
     }
 
     /// Which life of the name this is.
@@ -231,6 +249,7 @@ impl Subscription {
         let changes = vec![(self.id, ProgressChange::Replaced(replaced))];
         let receipt = self.journal(state, changes, Urgency::Durable);
         self.note_indexed(state);
+        self.note_unblocked(state);
         state.waiters.wake_all();
         receipt
     }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use storage::{Append, Claim, Commit, NewRecord, Receipt, Urgency};
 
 use crate::error::{Error, Resource, Result};
+use crate::figures::TopicFigures;
 use crate::runtime::Runtime;
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
@@ -54,6 +55,10 @@ struct End {
     next: Offset,
     last_publish_time: Timestamp,
     deleted: bool,
+    /// Messages published since the start.
+    messages: u64,
+    /// Bytes of what they hold.
+    bytes: u64,
 }
 
 impl Topic {
@@ -76,6 +81,8 @@ impl Topic {
                 next: claim.next,
                 last_publish_time: claim.last_publish_time,
                 deleted: false,
+                messages: 0,
+                bytes: 0,
             }),
             subscriptions: Mutex::default(),
             snapshots: Mutex::default(),
@@ -210,6 +217,7 @@ impl Topic {
         messages: Vec<Message>,
         progress: Vec<(SubscriptionId, ProgressChange)>,
     ) -> Result<(Offset, Receipt)> {
+        let bytes: usize = messages.iter().map(Message::content_bytes).sum();
         let mut end = self.end.lock();
         if end.deleted {
             return Err(Error::NotFound(Resource::Topic, self.name.to_string()));
@@ -232,7 +240,23 @@ impl Topic {
             return Err(error.clone().into());
         }
         end.next = first.plus(count);
+        end.messages += count;
+        end.bytes += bytes as u64;
         Ok((first, receipt))
+    }
+}
+
+/// Figures.
+impl Topic {
+    pub(crate) fn figures(&self) -> TopicFigures {
+        let end = self.end.lock();
+        TopicFigures { name: self.name.clone(), messages: end.messages, bytes: end.bytes }
+    }
+
+    /// The average size of what was published since the start, if anything was.
+    pub(crate) fn average_bytes(&self) -> Option<u64> {
+        let end = self.end.lock();
+        end.bytes.checked_div(end.messages)
     }
 }
 

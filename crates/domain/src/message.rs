@@ -26,6 +26,15 @@ pub struct Message {
     pub ordering_key: String,
 }
 
+impl Message {
+    /// What it brings into a request, without what encoding adds.
+    pub fn content_bytes(&self) -> usize {
+        let pairs = self.attributes.iter();
+        let attributes: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+        self.data.len() + attributes + self.ordering_key.len()
+    }
+}
+
 const DATA: u8 = 0x0a;
 const ATTRIBUTE: u8 = 0x12;
 const ID: u8 = 0x1a;

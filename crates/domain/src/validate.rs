@@ -22,20 +22,13 @@ pub fn publish(messages: &[Message]) -> Result<(), Invalid> {
         if let Err((part, problem)) = check_message(message) {
             return Err(Invalid::new(format!("messages[{index}]{part}"), problem));
         }
-        bytes += content_bytes(message);
+        bytes += message.content_bytes();
     }
     if bytes > REQUEST_BYTES_MAX {
         let problem = format!("{bytes} bytes in one publish, at most {REQUEST_BYTES_MAX}");
         return Err(Invalid::new("messages", problem));
     }
     Ok(())
-}
-
-/// What a message brings into a request, without what encoding adds.
-fn content_bytes(message: &Message) -> usize {
-    let attributes: usize =
-        message.attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
-    message.data.len() + attributes + message.ordering_key.len()
 }
 
 /// Checks how many messages one publish holds, so that too many are refused before any is read.

@@ -7,6 +7,7 @@
 mod attempts;
 mod catalogue;
 mod error;
+mod figures;
 mod log;
 mod progress;
 
@@ -23,6 +24,7 @@ pub use attempts::{
 };
 pub use catalogue::{Catalogue, Entry, Kind, Page};
 pub use error::{Error, Result};
+pub use figures::{Histogram, HistogramSnapshot, LogFigures, TIME_BOUNDS_US};
 pub use log::{
     Append, Batch, Commit, Keep, Listener, MessageLog, NewRecord, Position, ReadLimit, Receipt,
     TailRead, Trimmed, Urgency,
@@ -32,7 +34,7 @@ pub use progress::{Checkpoint, Claim, ProgressStore};
 /// A future an engine hands out behind a `dyn` trait.
 pub type Future<T> = futures::future::BoxFuture<'static, T>;
 
-/// An open store: four faces of one engine.
+/// An open store: four faces of one engine, and its figures.
 #[derive(Clone)]
 pub struct Engine {
     /// The messages, and every change of progress.
@@ -43,4 +45,6 @@ pub struct Engine {
     pub progress: Arc<dyn ProgressStore>,
     /// What became of attempts to push.
     pub attempts: Arc<dyn AttemptHistory>,
+    /// What the log does, in figures.
+    pub figures: Arc<LogFigures>,
 }

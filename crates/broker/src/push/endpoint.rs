@@ -24,6 +24,13 @@ impl Endpoints {
         Self { budget, known: Mutex::default() }
     }
 
+    /// How many requests the endpoint of that address is sent at a time; `None` = it is not in use.
+    pub(crate) fn window(&self, address: &str) -> Option<u32> {
+        let endpoint = self.known.lock().get(address).and_then(Weak::upgrade)?;
+        let limit = endpoint.state.lock().window.limit();
+        u32::try_from(limit).ok()
+    }
+
     /// The endpoint of that address: the whole of it, so that a path that fails does not shut out
     /// another one of the same host.
     pub(crate) fn get(self: &Arc<Self>, address: &str) -> Arc<Endpoint> {

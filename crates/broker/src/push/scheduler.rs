@@ -136,6 +136,12 @@ impl Scheduler {
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
     }
 
+    /// How many requests the endpoint of that address is sent at a time; `None` = nobody pushes
+    /// to it.
+    pub(crate) fn window(&self, address: &str) -> Option<u32> {
+        self.shared.endpoints.window(address)
+    }
+
     /// The subscription is new, changed or gone: pushing starts, goes on or ends accordingly.
     pub(crate) fn look_at(&self, subscription: &Arc<Subscription>) {
         let id = subscription.id();

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Invalid;
 use domain::delivery::{AckId, AckOutcome, Effects, ExtendOutcome};
+use domain::{Invalid, Now, Offset};
 use storage::{Commit, Receipt, Urgency};
 
-use super::Subscription;
+use super::telling::told;
+use super::{State, Subscription};
+use crate::delivery_log::{DeliveryLog, Line, Outcome};
 use crate::error::Result;
 
 /// What became of a call's ack ids.
@@ -26,7 +28,9 @@ impl Subscription {
     /// of leases that have not ended count, the others are reported; and when this returns, the
     /// acks that are not reported are on stable storage.
     pub async fn acknowledge(self: &Arc<Self>, ids: &[AckId]) -> Result<AckReport> {
-        let (report, receipt) = self.ack_all(ids)?;
+        let mut lines = DeliveryLog::tells_success().then(Vec::new);
+        let (report, receipt) = self.ack_all(ids, &mut lines)?;
+        self.tell_all(lines);
         confirm(receipt).await?;
         Ok(report)
     }
@@ -39,12 +43,18 @@ impl Subscription {
         ids: &[AckId],
         deadline: Duration,
     ) -> Result<AckReport> {
-        let (report, receipt) = self.extend_all(ids, deadline)?;
+        let mut lines = DeliveryLog::tells_success().then(Vec::new);
+        let (report, receipt) = self.extend_all(ids, deadline, &mut lines)?;
+        self.tell_all(lines);
         confirm(receipt).await?;
         Ok(report)
     }
 
-    fn ack_all(self: &Arc<Self>, ids: &[AckId]) -> Result<(AckReport, Option<Receipt>)> {
+    fn ack_all(
+        self: &Arc<Self>,
+        ids: &[AckId],
+        lines: &mut Option<Vec<Line>>,
+    ) -> Result<(AckReport, Option<Receipt>)> {
         self.runtime.check_serving()?;
         let now = self.runtime.now();
         self.touch(now.wall);
@@ -54,7 +64,7 @@ impl Subscription {
         let exactly_once = state.settings.exactly_once;
         self.check_ids(ids, exactly_once)?;
         for (at, id) in ids.iter().enumerate() {
-            let outcome = state.delivery.ack(now.moment, id, end, &mut effects);
+            let outcome = self.ack_one(&mut state, now, id, end, &mut effects, lines);
             if exactly_once && !counts(outcome) {
                 report.stale.push(at);
             }
@@ -70,10 +80,33 @@ impl Subscription {
         Ok((report, receipt.or(barrier)))
     }
 
+    fn ack_one(
+        &self,
+        state: &mut State,
+        now: Now,
+        id: &AckId,
+        end: Offset,
+        effects: &mut Effects,
+        lines: &mut Option<Vec<Line>>,
+    ) -> AckOutcome {
+        let line = lines.as_ref().map(|_| self.line_of_ack(state, id.offset(), "ack"));
+        let outcome = state.delivery.ack(now.moment, id, end, effects);
+        state.counts.note_ack(outcome);
+        let line = line.map(|line| Line { outcome: told(outcome), ..line });
+        lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
+        outcome
+    }
+
+    /// Not under the lock: whoever writes may have to wait.
+    fn tell_all(&self, lines: Option<Vec<Line>>) {
+        lines.iter().flatten().for_each(|line| self.runtime.delivery_log.tell(line));
+    }
+
     fn extend_all(
         self: &Arc<Self>,
         ids: &[AckId],
         deadline: Duration,
+        lines: &mut Option<Vec<Line>>,
     ) -> Result<(AckReport, Option<Receipt>)> {
         self.runtime.check_serving()?;
         let now = self.runtime.now();
@@ -87,6 +120,10 @@ impl Subscription {
             let is_late = matches!(outcome, ExtendOutcome::Stale | ExtendOutcome::Foreign);
             if exactly_once && is_late {
                 report.stale.push(at);
+            }
+            if let Some(lines) = lines.as_mut().filter(|_| is_late && deadline.is_zero()) {
+                let line = self.line_of_ack(&state, id.offset(), "nack");
+                lines.push(Line { outcome: Outcome::StaleIgnored, ..line });
             }
         }
         if !exactly_once {

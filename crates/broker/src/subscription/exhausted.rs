@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::delivery::{Effects, Exhausted};
+use domain::delivery::Effects;
 use domain::{Message, Offset, OffsetRange, ProgressChange};
 use storage::{Receipt, Urgency};
 
@@ -55,14 +55,13 @@ impl Subscription {
         Ok(Outcome::Settled(self.settle_locked(&mut state, offset, urgency)))
     }
 
-    /// Settles such a record that nobody will get, and says so.
+    /// Settles such a record that nobody will get.
     pub(crate) fn drop_exhausted(
         self: &Arc<Self>,
-        exhausted: &Exhausted,
+        offset: Offset,
         lane: Option<&str>,
         urgency: Urgency,
     ) -> Result<Outcome> {
-        let offset = exhausted.offset;
         let mut state = self.lock_attached()?;
         // A policy that was given in the meantime has asked for it to be forwarded already.
         let has_policy = lane.is_none() && state.settings.dead_letter_policy.is_some();
@@ -71,13 +70,6 @@ impl Subscription {
         }
         let receipt = self.settle_locked(&mut state, offset, urgency);
         state.dead_letters.dropped += 1;
-        drop(state);
-        tracing::error!(
-            subscription = %self.name,
-            message_id = %offset,
-            attempts = exhausted.attempts,
-            "message dropped: its attempts are exhausted and it can go to no dead letter topic"
-        );
         Ok(Outcome::Settled(receipt))
     }
 

@@ -20,7 +20,7 @@ impl Subscription {
         effects: Effects,
         urgency: Urgency,
     ) -> Option<Receipt> {
-        let Effects { settled, attempts, exhausted, freed, returned } = effects;
+        let Effects { settled, attempts, exhausted, failed, freed, returned } = effects;
         let mut changes = Vec::new();
         if !settled.is_empty() {
             changes.push((self.id, ProgressChange::Settled(settled)));
@@ -39,6 +39,8 @@ impl Subscription {
         if returned > 0 {
             state.waiters.wake_one();
         }
+        self.note_failed(state, failed);
+        self.note_unblocked(state);
         self.note_indexed(state);
         self.keep_timer(state);
         receipt

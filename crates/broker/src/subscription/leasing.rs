@@ -123,7 +123,9 @@ impl Subscription {
         };
         let mut source = Source::new(&*self.runtime.log, self.topic.id(), &mut ask.fetched);
         let mut effects = Effects::default();
+        let before = out.len();
         let status = state.delivery.lease(now, &request, &mut source, out, &mut effects);
+        state.counts.deliveries += (out.len() - before) as u64;
         drop(self.finish(state, effects, Urgency::Ride));
         (status, indexed_max)
     }

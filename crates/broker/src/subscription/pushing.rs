@@ -6,13 +6,15 @@ use std::task::Waker;
 use domain::delivery::{AckId, ConsumerId, Effects, Failure, Flow};
 use storage::Urgency;
 
-use super::Subscription;
+use super::telling::told;
+use super::{State, Subscription};
+use crate::delivery_log::{DeliveryLog, Line};
 use crate::error::Result;
 
 /// What becomes of a lease that was pushed.
 pub(crate) enum Settlement<'failure> {
-    /// The endpoint took it.
-    Ack,
+    /// The endpoint took it, with this status.
+    Ack(u16),
     /// It did not.
     Fail(&'failure Failure),
     /// It counts as never sent.
@@ -47,12 +49,17 @@ impl Subscription {
         let end = self.runtime.log.end(self.topic.id());
         let mut effects = Effects::default();
         let mut is_used = false;
+        let mut lines = DeliveryLog::tells_success().then(Vec::new);
         let Ok(mut state) = self.lock_living() else { return };
         for (id, settlement) in settled {
             match settlement {
-                Settlement::Ack => {
+                Settlement::Ack(status) => {
                     is_used = true;
-                    state.delivery.ack(now.moment, &id, end, &mut effects);
+                    let line = lines.as_ref().map(|_| self.line_of_push(&state, &id, status));
+                    let outcome = state.delivery.ack(now.moment, &id, end, &mut effects);
+                    state.counts.note_ack(outcome);
+                    let line = line.map(|line| Line { outcome: told(outcome), ..line });
+                    lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
                 }
                 Settlement::Fail(failure) => {
                     state.delivery.nack(now, &id, failure, &mut effects);
@@ -64,9 +71,15 @@ impl Subscription {
         }
         drop(self.finish(&mut state, effects, Urgency::Ride));
         drop(state);
+        lines.iter().flatten().for_each(|line| self.runtime.delivery_log.tell(line));
         if is_used {
             self.touch(now.wall);
         }
+    }
+
+    fn line_of_push(&self, state: &State, id: &AckId, status: u16) -> Line {
+        let line = self.line_of_ack(state, id.offset(), "ack");
+        Line { ack_action: None, http_status: Some(status), ..line }
     }
 
     /// How many records could be leased now; fewer than `enough` and `consumer` stands in line

@@ -63,6 +63,32 @@ pub struct Exhausted {
     pub failure: Option<Failure>,
 }
 
+/// A delivery that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The record.
+    pub offset: Offset,
+    /// When it was published.
+    pub publish_time: Timestamp,
+    /// Which delivery of it this was, counted from 1.
+    pub attempt: u32,
+    /// How it failed.
+    pub failure: Failure,
+    /// What becomes of the record.
+    pub fate: Fate,
+}
+
+/// What becomes of a record whose delivery failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is tried again, at once or after a backoff.
+    Again,
+    /// It was tried as often as it may be, and goes to its owner.
+    Exhausted,
+    /// It was tried as often as it may be, and its lane waits for an operator.
+    Halted,
+}
+
 /// Whether a record may go now.
 pub(super) enum Verdict {
     Go,
@@ -81,6 +107,21 @@ impl Delivery {
         let count = held.failed.saturating_add(1);
         self.note_attempt(now, held.offset, count, failure, effects);
         self.put_back(now, held, count, Some(failure), effects);
+        effects.failed.push(Failed {
+            offset: held.offset,
+            publish_time: held.publish_time,
+            attempt: count,
+            failure: failure.clone(),
+            fate: self.fate(now, held, count),
+        });
+    }
+
+    fn fate(&self, now: Now, held: &Held, count: u32) -> Fate {
+        match self.judge(now, held.offset, count, false, held.way.lane().is_some()) {
+            Verdict::Go | Verdict::Wait(_) => Fate::Again,
+            Verdict::Exhausted(_) => Fate::Exhausted,
+            Verdict::Halted => Fate::Halted,
+        }
     }
 
     /// A lease, already removed, ends as if it had never been given.

@@ -255,6 +255,7 @@ impl Handout<'_> {
             consumer: self.request.consumer,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             failed,
+            publish_time: record.publish_time,
             way: lane.into(),
         });
         self.load.add(bytes as u64);

@@ -7,7 +7,7 @@ use super::ConsumerId;
 use super::lane::LaneId;
 use super::wheel::Wheel;
 use crate::offset::Offset;
-use crate::time::Moment;
+use crate::time::{Moment, Timestamp};
 
 /// A record handed to a consumer until its deadline.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,7 @@ pub(super) struct Held {
     pub(super) bytes: u32,
     /// Deliveries before this one.
     pub(super) failed: u32,
+    pub(super) publish_time: Timestamp,
     pub(super) way: Way,
 }
 

@@ -49,7 +49,7 @@ use std::time::Duration;
 
 pub use ack_id::{AckId, MalformedAckId};
 pub use consumer::{ConsumerId, Flow};
-pub use failure::{Exhausted, Failure};
+pub use failure::{Exhausted, Failed, Failure, Fate};
 pub use lanes_view::{LaneState, LaneView};
 pub use source::{Lease, LeaseRequest, LeaseStatus, Read, Source};
 
@@ -65,7 +65,7 @@ use crate::message;
 use crate::offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId};
 use crate::policy::Poison;
 use crate::progress::{Attempt, Progress};
-use crate::time::{Moment, Now};
+use crate::time::{Moment, Now, Timestamp};
 
 /// Most leases of one subscription at a time.
 pub const OUTSTANDING_MAX: usize = 1_000_000;
@@ -173,6 +173,8 @@ pub struct Effects {
     /// Records that were tried as often as they may be. Their owner forwards or drops them and
     /// says so with `settle_exhausted`, or gives them back with `spare`.
     pub exhausted: Vec<Exhausted>,
+    /// Deliveries that failed, in the order in which they did: for whoever counts and tells.
+    pub failed: Vec<Failed>,
     /// Consumers that may ask again: there is room for them, or something for them alone.
     pub freed: Vec<ConsumerId>,
     /// How much became available to whoever asks.
@@ -490,6 +492,13 @@ impl Delivery {
     /// How many leases have not ended.
     pub fn outstanding(&self) -> usize {
         self.leases.len()
+    }
+
+    /// Which delivery of `offset` is under way, counted from 1, and when the record was published;
+    /// `None` if it is not leased.
+    pub fn leased(&self, offset: Offset) -> Option<(u32, Timestamp)> {
+        let held = self.leases.get(offset)?;
+        Some((held.failed.saturating_add(1), held.publish_time))
     }
 
     /// How many records are known and wait.

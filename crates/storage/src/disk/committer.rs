@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use domain::{Offset, TopicId};
 
@@ -41,8 +42,10 @@ impl Committer {
 
     /// Returns whether the log is still good.
     fn commit(&mut self, mut group: Sealed) -> bool {
+        let started = now();
         match self.writer.write(&mut group) {
             Ok(written) => {
+                self.note(&group, started);
                 self.publish(group, written);
                 true
             }
@@ -51,6 +54,12 @@ impl Committer {
                 false
             }
         }
+    }
+
+    fn note(&self, group: &Sealed, started: Instant) {
+        let messages = group.frames.iter().map(|frame| u64::from(frame.count)).sum();
+        let (bytes, log_bytes) = (group.bytes.len() as u64, self.shared.wal.bytes());
+        self.shared.figures.note_group(started.elapsed(), messages, bytes, log_bytes);
     }
 
     /// Makes a durable group visible, then tells the listener, then answers.
@@ -121,6 +130,11 @@ impl Committer {
             self.shared.notify_room();
         }
     }
+}
+
+fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "how long a commit takes is no state")]
+    Instant::now()
 }
 
 /// Lets nobody wait for a committer that is gone.

@@ -209,7 +209,8 @@ fn open_with(
     let catalogue: Arc<store::Store> = Arc::clone(&store);
     let progress: Arc<store::Store> = Arc::clone(&store);
     let attempts: Arc<store::Store> = Arc::clone(&store);
-    let engine = Engine { log, catalogue, progress, attempts };
+    let figures = Arc::clone(&store.shared.figures);
+    let engine = Engine { log, catalogue, progress, attempts, figures };
     Ok(Opened { engine, recovery, handle: Handle(store) })
 }
 

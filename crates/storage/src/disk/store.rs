@@ -25,7 +25,7 @@ use super::tail::Ring;
 use super::topic::{Topic, Topics};
 use super::wal::{Wal, Writer};
 use super::{Durability, Options};
-use crate::{Claim, Commit, Error, Future, Listener, Position, Receipt, Result};
+use crate::{Claim, Commit, Error, Future, Listener, LogFigures, Position, Receipt, Result};
 
 /// Bytes of the reserve that are freed when SQLite finds the disk full.
 const DATABASE_BYTES: u64 = 4 << 20;
@@ -48,6 +48,7 @@ pub(super) struct Shared {
     pub position: AtomicU64,
     /// The group up to which progress is checkpointed.
     pub checkpoint: AtomicU64,
+    pub figures: Arc<LogFigures>,
     pub listener: OnceLock<Arc<dyn Listener>>,
     /// Held while a trim runs.
     pub trimming: Mutex<()>,
@@ -111,6 +112,7 @@ impl Store {
             pending: Mutex::new(recovered.pending),
             position: AtomicU64::new(recovered.number),
             checkpoint: AtomicU64::new(recovered.checkpoint),
+            figures: Arc::default(),
             listener: OnceLock::new(),
             trimming: Mutex::new(()),
             pressed: AtomicBool::new(false),
@@ -132,6 +134,7 @@ impl Store {
             syncs: options.durability == Durability::Fsync,
             asked: false,
         };
+        shared.figures.log_bytes.store(shared.wal.bytes(), Ordering::Relaxed);
         let store = Self { shared, threads: Mutex::default() };
         let keeper = Arc::clone(&store.shared.keeper);
         let committer = Committer::new(Arc::clone(&store.shared), writer);

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use domain::{Offset, OffsetRange, Record, Timestamp, TopicId, message};
@@ -15,8 +17,8 @@ use tokio::sync::oneshot;
 
 use super::{Kept, Options, State, Topic};
 use crate::{
-    Append, Batch, Commit, Error, Future, Keep, Listener, MessageLog, Position, ReadLimit, Receipt,
-    Result, TailRead, Trimmed, Urgency,
+    Append, Batch, Commit, Error, Future, Keep, Listener, LogFigures, MessageLog, Position,
+    ReadLimit, Receipt, Result, TailRead, Trimmed, Urgency,
 };
 
 /// The log of all topics.
@@ -28,6 +30,7 @@ pub(super) struct Log {
     options: Options,
     listener: Arc<OnceLock<Arc<dyn Listener>>>,
     herald: Sender<News>,
+    figures: Arc<LogFigures>,
 }
 
 /// What one commit did.
@@ -38,13 +41,17 @@ struct News {
 }
 
 impl Log {
-    pub(super) fn new(state: Arc<Mutex<State>>, options: Options) -> Self {
+    pub(super) fn new(
+        state: Arc<Mutex<State>>,
+        options: Options,
+        figures: Arc<LogFigures>,
+    ) -> Self {
         let listener = Arc::new(OnceLock::new());
         let (herald, news) = mpsc::channel();
         let told = Arc::clone(&listener);
         // Ends when the log, which holds the only sender, is dropped.
         thread::spawn(move || herald_news(&news, &told));
-        Self { state, options, listener, herald }
+        Self { state, options, listener, herald, figures }
     }
 
     /// The commit's effect and its announcement, under one lock so that their orders agree.
@@ -59,6 +66,8 @@ impl Log {
             return Err(Error::Full);
         }
         state.bytes += bytes;
+        let count = records.iter().map(Vec::len).sum::<usize>() as u64;
+        self.figures.note_group(Duration::ZERO, count, bytes as u64, state.bytes as u64);
         state.position.0 += 1;
         let position = state.position;
         for (append, records) in commit.appends.iter().zip(records) {
@@ -195,9 +204,13 @@ impl MessageLog for Log {
     }
 
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {
-        let state = Arc::clone(&self.state);
+        let (state, figures) = (Arc::clone(&self.state), Arc::clone(&self.figures));
         let (answer, trimmed) = oneshot::channel();
-        thread::spawn(move || answer.send(trim(&state, &*keep)));
+        thread::spawn(move || {
+            let trimmed = trim(&state, &*keep);
+            figures.log_bytes.store(state.lock().bytes as u64, Ordering::Relaxed);
+            answer.send(trimmed)
+        });
         async { trimmed.await.map_err(|_| Error::Unavailable(Arc::new(gone()))) }.boxed()
     }
 }

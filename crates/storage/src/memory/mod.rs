@@ -17,7 +17,7 @@ use domain::{
 };
 use parking_lot::Mutex;
 
-use crate::{Engine, HISTORY_BYTES_DEFAULT, Position};
+use crate::{Engine, HISTORY_BYTES_DEFAULT, LogFigures, Position};
 
 /// What the engine may use.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +43,13 @@ pub fn open() -> Engine {
 pub fn open_with(options: Options) -> Engine {
     let state = Arc::new(Mutex::new(State::default()));
     let attempt_bytes_max = usize::try_from(options.attempt_bytes_max).unwrap_or(usize::MAX);
+    let figures = Arc::new(LogFigures::default());
     Engine {
-        log: Arc::new(log::Log::new(Arc::clone(&state), options)),
+        log: Arc::new(log::Log::new(Arc::clone(&state), options, Arc::clone(&figures))),
         catalogue: Arc::new(catalogue::Definitions::default()),
         progress: Arc::new(progress::Store::new(state)),
         attempts: Arc::new(attempts::History::new(attempt_bytes_max)),
+        figures,
     }
 }
 

@@ -33,7 +33,10 @@ impl Pusher {
         let outcome = self.outcome(&flight, answer, now);
         self.record(&flight, &outcome, answer, now);
         match &outcome {
-            Outcome::Acked(count) => self.ack(&flight, *count),
+            Outcome::Acked(count) => {
+                let status = answer.as_ref().map_or(0, |answer| answer.status.as_u16());
+                self.ack(&flight, *count, status);
+            }
             Outcome::Failed { failure, .. } => self.fail(&flight, failure),
         }
         let Flight { consumer, started, pass, slot, .. } = flight;
@@ -77,11 +80,11 @@ impl Pusher {
 
     /// The first `count` messages are acked. The others count as never sent: the endpoint did not
     /// come to them.
-    fn ack(&mut self, flight: &Flight, count: usize) {
+    fn ack(&mut self, flight: &Flight, count: usize, status: u16) {
         let leases = flight.leases.iter().enumerate();
         self.subscription.settle_pushed(leases.map(|(at, sent)| {
             let is_acked = at < count;
-            (sent.ack_id, if is_acked { Settlement::Ack } else { Settlement::GiveBack })
+            (sent.ack_id, if is_acked { Settlement::Ack(status) } else { Settlement::GiveBack })
         }));
         for sent in flight.leases.iter().take(count) {
             if let Some(lane) = &sent.lane {
@@ -120,6 +123,7 @@ impl Pusher {
             Outcome::Failed { class, failure, .. } => (1, *class, failure.message.clone()),
         };
         let duration = now.moment.since(flight.started);
+        self.subscription.pushed().note(class, count as u64, duration);
         let (address, status, response) = match answer {
             Ok(answer) => (Some(answer.address), Some(answer.status.as_u16()), answer.body.clone()),
             Err(no_answer) => (no_answer.address, None, Bytes::new()),

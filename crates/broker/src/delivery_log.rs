@@ -1,0 +1,359 @@
+//! One line in the log for each delivery that came to an end: what was settled, what failed and
+//! is tried again, what was dead-lettered or dropped.
+//!
+//! ```text
+//!   failed, under the subscription's lock ─► gate (so many a second) ─► queue ─► chore ─► stderr
+//!   settled, only if anybody listens ─────────────────────────────────────────────────►
+//! ```
+//!
+//! Nobody waits for the terminal while holding a lock. Neither a message's data nor what an
+//! endpoint said is in a line, nor an endpoint's user, password or query.
+
+mod gate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::Failure;
+use domain::{Moment, Offset, SubscriptionName, Timestamp, TopicName};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub(crate) use gate::Gate;
+
+use crate::clock::Clock;
+use crate::rfc3339;
+use crate::subscription::Subscription;
+
+/// What lines about deliveries say of the server, and how many there may be.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The name of this server among others.
+    pub service: Arc<str>,
+    /// Where it runs, such as production; may be empty.
+    pub env: Arc<str>,
+    /// The program's version, with the commit it was built from.
+    pub version: Arc<str>,
+    /// Lines about failed deliveries of one subscription in a second, at most; the rest are
+    /// counted in one line.
+    pub failures_per_second: u32,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            service: "postrider".into(),
+            env: "".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            failures_per_second: 100,
+        }
+    }
+}
+
+/// Lines that wait to be written, at most; further ones are counted.
+const WAITING_MAX: usize = 10_000;
+/// What was not told is counted in one line after this time.
+const COUNTED_AFTER: Duration = Duration::from_secs(1);
+/// Bytes of an error's text in a line.
+const ERROR_BYTES_MAX: usize = 1_024;
+
+/// What became of a delivery, in the words of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Acked.
+    Applied,
+    /// Acked again, though settled before.
+    Duplicate,
+    /// The id counted no more, and nothing happened.
+    StaleIgnored,
+    /// Given up until an operator decides: its lane is halted.
+    Poison,
+    /// Failed, and tried again.
+    Retry,
+    /// Gone to the dead letter topic.
+    DeadLettered,
+    /// Gone nowhere.
+    Dropped,
+}
+
+impl Outcome {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Duplicate => "duplicate",
+            Self::StaleIgnored => "stale_ignored",
+            Self::Poison => "poison",
+            Self::Retry => "retry",
+            Self::DeadLettered => "dead_lettered",
+            Self::Dropped => "dropped",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Applied => "delivered",
+            Self::Duplicate => "acked again",
+            Self::StaleIgnored => "late, ignored",
+            Self::Poison => "delivery failed, the lane is halted",
+            Self::Retry => "delivery failed, to be tried again",
+            Self::DeadLettered => "message dead-lettered",
+            Self::Dropped => {
+                "message dropped: its attempts are exhausted and it can go to no dead letter topic"
+            }
+        }
+    }
+}
+
+/// One delivery, as the log tells it.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) subscription: SubscriptionName,
+    pub(crate) topic: TopicName,
+    pub(crate) offset: Offset,
+    /// `None` = not known any more.
+    pub(crate) publish_time: Option<Timestamp>,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) outcome: Outcome,
+    /// The status of an endpoint's answer.
+    pub(crate) http_status: Option<u16>,
+    /// What a consumer did who pulls.
+    pub(crate) ack_action: Option<&'static str>,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Line {
+    /// Why it failed, in words of our own: what an endpoint answered may hold what it was sent.
+    fn error(&self) -> Option<String> {
+        let failure = self.failure.as_ref()?;
+        if let Some(status) = failure.status {
+            let reason = http::StatusCode::from_u16(status).ok();
+            let reason = reason.and_then(|status| status.canonical_reason()).unwrap_or_default();
+            return Some(format!("HTTP {status} {reason}").trim_end().to_owned());
+        }
+        match (&failure.message, failure.class) {
+            (Some(message), _) => {
+                Some(message[..message.floor_char_boundary(ERROR_BYTES_MAX)].to_owned())
+            }
+            (None, "nack") => Some("the consumer gave it back".to_owned()),
+            (None, "expired") => Some("the ack deadline passed".to_owned()),
+            (None, _) => None,
+        }
+    }
+}
+
+/// What goes into the log.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    /// A delivery.
+    Delivery(Line),
+    /// A FIFO subscription, and what blocks it.
+    Fifo(Blocking),
+    /// So many failed deliveries of a subscription were not told.
+    Unsaid(SubscriptionName, u64),
+}
+
+/// What blocks a FIFO subscription.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocking {
+    pub(crate) subscription: SubscriptionName,
+    pub(crate) offset: Offset,
+    /// Deliveries of it that failed.
+    pub(crate) failed: u32,
+    pub(crate) attempts_max: Option<u32>,
+    pub(crate) news: News,
+}
+
+/// What happened to a FIFO subscription that is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Blocked,
+    StillBlocked(Duration),
+    Unblocked(Duration),
+}
+
+/// What waits to be written.
+pub(crate) struct DeliveryLog {
+    options: LogOptions,
+    waiting: Mutex<Waiting>,
+    added: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    entries: VecDeque<Entry>,
+    /// Those of which something was not told.
+    unsaid: Vec<Arc<Subscription>>,
+    /// When that is counted.
+    count_at: Option<Moment>,
+}
+
+impl DeliveryLog {
+    pub(crate) fn new(options: LogOptions) -> Self {
+        Self { options, waiting: Mutex::default(), added: Notify::new() }
+    }
+
+    /// Takes an entry about `subscription`, unless there were too many.
+    pub(crate) fn add(&self, subscription: &Arc<Subscription>, now: Moment, entry: Entry) {
+        let mut gate = subscription.gate().lock();
+        let may_pass = gate.passes(now, self.options.failures_per_second);
+        let mut waiting = self.waiting.lock();
+        if may_pass && waiting.entries.len() < WAITING_MAX {
+            waiting.entries.push_back(entry);
+        } else if gate.leave_out() {
+            waiting.unsaid.push(Arc::clone(subscription));
+            waiting.count_at.get_or_insert_with(|| now.plus(COUNTED_AFTER));
+        } else {
+            return;
+        }
+        drop((gate, waiting));
+        self.added.notify_one();
+    }
+
+    /// Whether lines about what went well are wanted. Costs next to nothing where they are not.
+    pub(crate) fn tells_success() -> bool {
+        tracing::enabled!(target: "delivery", tracing::Level::DEBUG)
+    }
+
+    /// Writes a line about what went well, at once. Not to be called under a lock.
+    pub(crate) fn tell(&self, line: &Line) {
+        self.write(&Entry::Delivery(line.clone()));
+    }
+
+    /// Writes what comes, for ever.
+    pub(crate) async fn run(&self, clock: Arc<dyn Clock>) {
+        loop {
+            let added = self.added.notified();
+            let count_at = self.write_waiting();
+            match count_at {
+                None => added.await,
+                Some(at) => {
+                    tokio::select! {
+                        () = added => {}
+                        () = clock.sleep_until(at) => self.count_unsaid(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes everything that waits, what was left out included.
+    pub(crate) fn flush(&self) {
+        self.write_waiting();
+        self.count_unsaid();
+    }
+
+    /// Returns when what was left out is to be counted.
+    fn write_waiting(&self) -> Option<Moment> {
+        loop {
+            let (entries, count_at) = {
+                let mut waiting = self.waiting.lock();
+                (std::mem::take(&mut waiting.entries), waiting.count_at)
+            };
+            if entries.is_empty() {
+                return count_at;
+            }
+            entries.iter().for_each(|entry| self.write(entry));
+        }
+    }
+
+    fn count_unsaid(&self) {
+        let unsaid = {
+            let mut waiting = self.waiting.lock();
+            waiting.count_at = None;
+            std::mem::take(&mut waiting.unsaid)
+        };
+        for subscription in unsaid {
+            let count = subscription.gate().lock().take_left_out();
+            self.write(&Entry::Unsaid(subscription.name().clone(), count));
+        }
+    }
+
+    fn write(&self, entry: &Entry) {
+        match entry {
+            Entry::Delivery(line) => self.write_line(line),
+            Entry::Fifo(blocking) => write_blocking(blocking),
+            Entry::Unsaid(subscription, count) => tracing::error!(
+                target: "delivery",
+                subscription = %subscription,
+                count,
+                "further failed deliveries, not shown one by one"
+            ),
+        }
+    }
+
+    fn write_line(&self, line: &Line) {
+        let is_well =
+            matches!(line.outcome, Outcome::Applied | Outcome::Duplicate | Outcome::StaleIgnored);
+        let LogOptions { service, env, version, .. } = &self.options;
+        let published = line.publish_time.map(rfc3339::text);
+        let error = line.error();
+        // The macro fixes the level of each place, so there are two with the same fields.
+        macro_rules! write_at {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "delivery",
+                    service = &**service,
+                    env = &**env,
+                    version = &**version,
+                    subscription = %line.subscription,
+                    topic = %line.topic,
+                    messageId = %line.offset,
+                    publishTime = published.as_deref(),
+                    deliveryAttempt = line.attempt,
+                    outcome = line.outcome.as_str(),
+                    http_status = line.http_status,
+                    ack_action = line.ack_action,
+                    error_type = line.failure.as_ref().map(|failure| failure.class),
+                    error_code = line.failure.as_ref().and_then(|failure| failure.status),
+                    error = error.as_deref(),
+                    retryable = line.outcome == Outcome::Retry,
+                    "{}",
+                    line.outcome.text()
+                )
+            };
+        }
+        if is_well {
+            write_at!(debug);
+        } else {
+            write_at!(error);
+        }
+    }
+}
+
+/// In the words of the source that asked for these lines.
+fn write_blocking(blocking: &Blocking) {
+    let Blocking { subscription, offset, failed, attempts_max, news } = blocking;
+    let max = attempts_max.map_or_else(|| "unlimited".to_owned(), |max| max.to_string());
+    macro_rules! write_at {
+        ($level:ident, $($text:tt)*) => {
+            tracing::$level!(
+                target: "delivery",
+                subscription = %subscription,
+                messageId = %offset,
+                deliveryAttempt = failed,
+                $($text)*
+            )
+        };
+    }
+    match news {
+        News::Blocked => write_at!(
+            info,
+            "[FIFO] Subscription {subscription} blocked - waiting for request attempt {offset} to \
+             complete"
+        ),
+        News::StillBlocked(time) => write_at!(
+            warn,
+            "[FIFO] Subscription {subscription} blocked for {}s - current attempt on retry \
+             {failed}/{max}",
+            time.as_secs()
+        ),
+        News::Unblocked(time) => write_at!(
+            info,
+            "[FIFO] Subscription {subscription} unblocked after {}s",
+            time.as_secs()
+        ),
+    }
+}

@@ -1,0 +1,259 @@
+//! What is counted and told of a subscription.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::delivery::{AckOutcome, Failed, Failure, Fate, Ordering};
+use domain::{Moment, Now, Offset, Timestamp};
+use parking_lot::Mutex;
+use storage::TailRead;
+
+use super::{State, Subscription};
+use crate::delivery_log::{Blocking, Entry, Gate, Line, News, Outcome};
+use crate::figures::{FifoFigures, Oldest, Pushed, SubscriptionFigures};
+
+/// That a FIFO subscription is still blocked is told at most this often.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// What blocks a FIFO subscription: the message in front, since it first failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocked {
+    offset: Offset,
+    since: Timestamp,
+    failed: u32,
+    told_at: Moment,
+}
+
+impl Blocked {
+    /// What blocks a subscription that is taken up again: since when is not known any more.
+    pub(super) fn resumed(
+        settings: &domain::Subscription,
+        progress: &domain::Progress,
+        now: Now,
+    ) -> Option<Self> {
+        let (offset, attempt) = progress.attempts().next()?;
+        let is_in_front = settings.ordering() == Ordering::Fifo && offset == progress.cursor();
+        let (since, told_at) = (now.wall, now.moment);
+        is_in_front.then_some(Self { offset, since, failed: attempt.count, told_at })
+    }
+}
+
+/// Figures.
+impl Subscription {
+    /// What its attempts to push came to.
+    pub(crate) fn pushed(&self) -> &Pushed {
+        self.pushed.get_or_init(Box::default)
+    }
+
+    /// The figures at `now`; `window` knows how many requests an endpoint is sent at a time.
+    pub(crate) fn figures(
+        &self,
+        now: Timestamp,
+        window: &dyn Fn(&str) -> Option<u32>,
+    ) -> SubscriptionFigures {
+        let end = self.runtime.log.end(self.topic.id());
+        let is_topic_deleted = self.topic.is_deleted();
+        let average = self.topic.average_bytes();
+        let mut state = self.state.lock();
+        let backlog = if state.settings.detached { 0 } else { state.delivery.backlog(end) };
+        let oldest = if backlog > 0 { self.oldest(&mut state) } else { None };
+        let bytes = average.or(oldest.map(|oldest| oldest.bytes)).unwrap_or_default();
+        let push = state.settings.push.as_ref();
+        let pushed =
+            if push.is_some() { Some(self.pushed()) } else { self.pushed.get().map(|b| &**b) };
+        let is_fifo = state.settings.ordering() == Ordering::Fifo;
+        SubscriptionFigures {
+            id: self.id,
+            name: self.name.clone(),
+            topic: (!is_topic_deleted).then(|| self.topic.name().clone()),
+            is_push: push.is_some(),
+            is_fifo,
+            backlog_messages: backlog,
+            backlog_bytes: backlog.saturating_mul(bytes),
+            oldest_unacked_age: oldest.map(|oldest| now.since(oldest.publish_time)),
+            outstanding: state.delivery.outstanding() as u64,
+            deliveries: state.counts.deliveries,
+            acks: state.counts.acks,
+            nacks: state.counts.nacks,
+            expiries: state.counts.expiries,
+            attempts: pushed.map(Pushed::attempts).unwrap_or_default(),
+            push_latency: pushed.map(Pushed::latency).unwrap_or_default(),
+            push_window: push.and_then(|push| window(push.endpoint.text())),
+            dead_letters: state.dead_letters.forwarded,
+            dropped: state.dead_letters.dropped,
+            fifo: is_fifo.then(|| FifoFigures {
+                queue_depth: backlog,
+                blocked_for: state.blocked.map(|blocked| now.since(blocked.since)),
+                current_retry_count: state.blocked.map_or(0, |blocked| blocked.failed),
+            }),
+        }
+    }
+
+    /// The record at the cursor, as far as memory knows it; else what was there before.
+    fn oldest(&self, state: &mut State) -> Option<Oldest> {
+        let cursor = state.delivery.progress().cursor();
+        if state.oldest.is_none_or(|known| known.cursor != cursor)
+            && let TailRead::Records(batch) =
+                self.runtime.log.read_tail(self.topic.id(), cursor, crate::figures::ONE)
+            && let Some(record) = batch.records.first()
+        {
+            let bytes = record.body.len() as u64;
+            state.oldest = Some(Oldest { cursor, publish_time: record.publish_time, bytes });
+        }
+        state.oldest
+    }
+
+    /// The cursor, if what stands there is on disk and was not looked up.
+    pub(crate) fn oldest_unknown(&self) -> Option<Offset> {
+        let end = self.runtime.log.end(self.topic.id());
+        let mut state = self.state.lock();
+        if state.settings.detached || state.delivery.backlog(end) == 0 {
+            return None;
+        }
+        let cursor = state.delivery.progress().cursor();
+        let known = self.oldest(&mut state);
+        known.is_none_or(|known| known.cursor != cursor).then_some(cursor)
+    }
+
+    /// What stands at the cursor was looked up.
+    pub(crate) fn set_oldest(&self, oldest: Oldest) {
+        self.state.lock().oldest = Some(oldest);
+    }
+}
+
+/// Lines in the log.
+impl Subscription {
+    /// How many lines it may have.
+    pub(crate) fn gate(&self) -> &Mutex<Gate> {
+        &self.gate
+    }
+
+    /// A line about the record at `offset`.
+    pub(super) fn line(&self, offset: Offset, outcome: Outcome) -> Line {
+        Line {
+            subscription: self.name.clone(),
+            topic: self.topic.name().clone(),
+            offset,
+            publish_time: None,
+            attempt: None,
+            outcome,
+            http_status: None,
+            ack_action: None,
+            failure: None,
+        }
+    }
+
+    /// A line about an ack, made before it takes effect.
+    pub(super) fn line_of_ack(&self, state: &State, offset: Offset, action: &'static str) -> Line {
+        let leased = state.delivery.leased(offset);
+        Line {
+            publish_time: leased.map(|(_, publish_time)| publish_time),
+            attempt: leased.map(|(attempt, _)| attempt),
+            ack_action: Some(action),
+            ..self.line(offset, Outcome::Applied)
+        }
+    }
+
+    /// Counts and tells deliveries that failed.
+    pub(super) fn note_failed(self: &Arc<Self>, state: &mut State, failed: Vec<Failed>) {
+        if failed.is_empty() {
+            return;
+        }
+        let now = self.runtime.now();
+        let is_fifo = state.settings.ordering() == Ordering::Fifo;
+        for failed in failed {
+            state.counts.note_failed(&failed);
+            if is_fifo {
+                self.note_blocked(state, now, &failed);
+            }
+            let outcome = match failed.fate {
+                Fate::Again => Outcome::Retry,
+                Fate::Halted => Outcome::Poison,
+                // Whoever forwards or drops it tells what became of it.
+                Fate::Exhausted => continue,
+            };
+            let line = Line {
+                publish_time: Some(failed.publish_time),
+                attempt: Some(failed.attempt),
+                ..self.line(failed.offset, outcome)
+            };
+            let line = with_failure(line, Some(failed.failure), state.settings.push.is_some());
+            self.runtime.delivery_log.add(self, now.moment, Entry::Delivery(line));
+        }
+    }
+
+    fn note_blocked(self: &Arc<Self>, state: &mut State, now: Now, failed: &Failed) {
+        let before = state.blocked.filter(|blocked| blocked.offset == failed.offset);
+        let news = match before {
+            None => Some(News::Blocked),
+            Some(blocked) if now.moment.since(blocked.told_at) < TELL_EVERY => None,
+            Some(blocked) => Some(News::StillBlocked(now.wall.since(blocked.since))),
+        };
+        let told_at = before.filter(|_| news.is_none()).map_or(now.moment, |known| known.told_at);
+        let blocked = Blocked {
+            offset: failed.offset,
+            since: before.map_or(now.wall, |blocked| blocked.since),
+            failed: failed.attempt,
+            told_at,
+        };
+        state.blocked = Some(blocked);
+        if let Some(news) = news {
+            self.tell_blocked(state, blocked, now.moment, news);
+        }
+    }
+
+    /// Notices that what blocked a FIFO subscription does so no more.
+    pub(super) fn note_unblocked(self: &Arc<Self>, state: &mut State) {
+        let Some(blocked) = state.blocked else { return };
+        let is_fifo = state.settings.ordering() == Ordering::Fifo;
+        if is_fifo && !state.delivery.progress().is_acked(blocked.offset) {
+            return;
+        }
+        state.blocked = None;
+        let now = self.runtime.now();
+        let news = News::Unblocked(now.wall.since(blocked.since));
+        self.tell_blocked(state, blocked, now.moment, news);
+    }
+
+    fn tell_blocked(self: &Arc<Self>, state: &State, blocked: Blocked, now: Moment, news: News) {
+        let blocking = Blocking {
+            subscription: self.name.clone(),
+            offset: blocked.offset,
+            failed: blocked.failed,
+            attempts_max: state.settings.attempts_allowed(),
+            news,
+        };
+        self.runtime.delivery_log.add(self, now, Entry::Fifo(blocking));
+    }
+
+    /// Tells what became of a record that was given up.
+    pub(crate) fn tell_given_up(
+        self: &Arc<Self>,
+        offset: Offset,
+        attempt: u32,
+        publish_time: Option<Timestamp>,
+        failure: Option<Failure>,
+        outcome: Outcome,
+    ) {
+        let line = Line { publish_time, attempt: Some(attempt), ..self.line(offset, outcome) };
+        let line = with_failure(line, failure, self.settings().push.is_some());
+        self.runtime.delivery_log.add(self, self.runtime.clock.now(), Entry::Delivery(line));
+    }
+}
+
+fn with_failure(line: Line, failure: Option<Failure>, is_push: bool) -> Line {
+    let class = failure.as_ref().map(|failure| failure.class);
+    let pulled = if is_push { None } else { Some(class.unwrap_or("nack")) };
+    // What was leased before it was pushed may still end as what is pulled does.
+    let ack_action = class.filter(|class| ["nack", "expired"].contains(class)).or(pulled);
+    Line { http_status: failure.as_ref().and_then(|f| f.status), ack_action, failure, ..line }
+}
+
+/// What an ack came to, in the words of the log.
+pub(super) fn told(outcome: AckOutcome) -> Outcome {
+    match outcome {
+        AckOutcome::Settled | AckOutcome::Provisional => Outcome::Applied,
+        AckOutcome::AlreadySettled => Outcome::Duplicate,
+        AckOutcome::Stale | AckOutcome::Foreign | AckOutcome::Beyond => Outcome::StaleIgnored,
+    }
+}

@@ -124,7 +124,9 @@ impl Broker {
     /// The figures of one subscription.
     pub(crate) fn figures_of(&self, subscription: &Subscription) -> SubscriptionFigures {
         let window = |address: &str| self.push.window(address);
-        subscription.figures(self.runtime.clock.wall(), &window)
+        let figures = subscription.figures(self.runtime.clock.wall(), &window);
+        let dead_letters_waiting = self.dead_letters_waiting(&figures.name);
+        SubscriptionFigures { dead_letters_waiting, ..figures }
     }
 
     /// The figures of every topic there is, in name order.

@@ -3,6 +3,7 @@
 mod about;
 mod acks;
 mod attempts;
+mod figures;
 mod lanes;
 mod letters;
 mod paging;

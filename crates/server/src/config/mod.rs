@@ -16,6 +16,7 @@ use serde::de::{Deserializer, Error as _};
 pub use alerts::Alerts;
 pub use push::{PrivateNetworks, Push};
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
+pub(crate) use units::parse_duration;
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -59,7 +60,7 @@ pub(crate) struct Chain {
 pub(crate) struct Template {
     endpoint: Endpoint,
     method: Method,
-    headers: HeaderMap,
+    headers: Arc<HeaderMap>,
     form: Form,
     /// What stands behind a message in its envelope.
     behind: Vec<u8>,
@@ -88,7 +89,7 @@ impl Template {
                 domain::push::Method::Put => Method::PUT,
                 domain::push::Method::Patch => Method::PATCH,
             },
-            headers: fixed_headers(settings, &push.endpoint, push.form, version),
+            headers: Arc::new(fixed_headers(settings, &push.endpoint, push.form, version)),
             form: push.form,
             behind,
             has_dead_letter_policy: settings.dead_letter_policy.is_some(),
@@ -122,13 +123,14 @@ impl Template {
         token: Option<&HeaderValue>,
         timeout: Duration,
     ) -> Result<Request, Malformed> {
-        let mut headers = self.headers.clone();
+        // Copied only where something is added.
+        let mut headers = Arc::clone(&self.headers);
         if let Some(token) = token {
-            headers.insert(AUTHORIZATION, token.clone());
+            Arc::make_mut(&mut headers).insert(AUTHORIZATION, token.clone());
         }
         let body = match (self.form, parcel.leases.first()) {
             (Form::Unwrapped { write_metadata }, Some(lease)) => {
-                self.unwrapped(lease, write_metadata, &mut headers)?
+                self.unwrapped(lease, write_metadata, Arc::make_mut(&mut headers))?
             }
             _ => self.wrapped(parcel),
         };
@@ -179,7 +181,11 @@ impl Template {
         json::data(&lease.record)
     }
 
-    fn put_order(&self, parcel: &Parcel<'_>, headers: &mut HeaderMap) {
+    fn put_order(&self, parcel: &Parcel<'_>, headers: &mut Arc<HeaderMap>) {
+        if !self.is_batch && parcel.chain.is_none() {
+            return;
+        }
+        let headers = Arc::make_mut(headers);
         if self.is_batch {
             headers.insert(BATCH_SIZE, HeaderValue::from(parcel.leases.len()));
         }
@@ -197,9 +203,10 @@ impl Template {
         leases: &[Lease],
         now: Timestamp,
         body: &[u8],
-        headers: &mut HeaderMap,
+        headers: &mut Arc<HeaderMap>,
     ) {
         if let Some(signer) = &self.signer {
+            let headers = Arc::make_mut(headers);
             let id = signed_id(leases);
             headers.insert(SIGNATURE, signer.header(id.as_bytes(), now, body));
             headers.insert(SIGNED_TIME, HeaderValue::from(now.seconds()));

@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) endpoint: Endpoint,
     pub(crate) method: Method,
     /// All headers but `host` and `content-length`.
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Arc<HeaderMap>,
     pub(crate) body: Bytes,
     /// The endpoint's time: for the lookup of its name, the connection, the request and the
     /// answer's status line together. What the request waits for because of our own limits does

@@ -11,6 +11,7 @@
 mod settling;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -31,6 +32,7 @@ use super::exchange::{Answer, NoAnswer, Request};
 use super::memory::Hold;
 use super::plan::{Plan, is_pushed};
 use super::scheduler::Shared;
+use super::sender::Sending;
 use crate::consumer::{Leasing, Want};
 use crate::error::{Error, Result};
 use crate::subscription::{Settlement, Subscription};
@@ -41,7 +43,19 @@ const ERROR_NAP: Duration = Duration::from_secs(1);
 /// Steps done at a time before others get their turn.
 const STEPS_MAX: usize = 64;
 
-type Exchange = BoxFuture<'static, (u64, Result<Answer, NoAnswer>)>;
+/// A request under way, and the number of its flight.
+struct Exchange {
+    key: u64,
+    sending: Sending,
+}
+
+impl Future for Exchange {
+    type Output = (u64, Result<Answer, NoAnswer>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.sending).poll(context).map(|answer| (self.key, answer))
+    }
+}
 
 /// One subscription being pushed.
 pub(super) struct Pusher {
@@ -365,8 +379,7 @@ impl Pusher {
         let key = self.next_flight;
         self.next_flight += 1;
         self.flights.insert(key, flight);
-        let shared = Arc::clone(&self.shared);
-        self.requests.push(Box::pin(async move { (key, shared.sender.send(request).await) }));
+        self.requests.push(Exchange { key, sending: self.shared.sender.send(request) });
     }
 
     fn request(&self, leases: &[Lease], chain: Option<Chain>) -> Result<Request, Unsendable> {

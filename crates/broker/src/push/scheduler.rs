@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(super) runtime: Arc<Runtime>,
     pub(super) options: PushOptions,
     pub(super) version: &'static str,
-    pub(super) sender: Sender,
+    pub(super) sender: Arc<Sender>,
     pub(super) endpoints: Arc<Endpoints>,
     pub(super) built: Built,
     pub(super) keys: Keys,
@@ -114,7 +114,7 @@ impl Scheduler {
         let shared = Shared {
             runtime: Arc::clone(runtime),
             version: env!("CARGO_PKG_VERSION"),
-            sender,
+            sender: Arc::new(sender),
             endpoints: Arc::new(Endpoints::new(budget)),
             built: Built::default(),
             keys: Keys::open(options.data_dir.as_deref())

@@ -323,7 +323,7 @@ proptest! {
     ) {
         let message = Message { data: Bytes::new(), attributes, ordering_key };
         let request = request(&unwrapped(true), &[lease(1, &message)], None);
-        for (name, value) in &request.headers {
+        for (name, value) in request.headers.iter() {
             prop_assert!(name.as_str().bytes().all(|byte| byte.is_ascii_graphic()));
             prop_assert!(!value.as_bytes().iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
         }

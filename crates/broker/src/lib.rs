@@ -9,6 +9,7 @@ mod broker;
 mod clock;
 mod consumer;
 mod dead_letter;
+mod decimal;
 mod definition;
 mod error;
 mod expiries;

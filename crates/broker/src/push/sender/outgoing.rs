@@ -1,10 +1,9 @@
 //! A request as it goes out.
 
-use std::io::Write;
-
 use bytes::{Buf, Bytes};
 use http::HeaderValue;
 
+use crate::decimal;
 use crate::push::exchange::Request;
 
 /// A body up to this size goes out in one piece with its head: to copy it costs less than to write
@@ -67,6 +66,7 @@ fn put_head(out: &mut Vec<u8>, request: &Request, host: &HeaderValue) {
     for (name, value) in request.headers.iter() {
         put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
-    // Writing to memory does not fail.
-    drop(write!(out, "content-length: {}\r\n\r\n", request.body.len()));
+    put(&[&request.lines, b"content-length: "]);
+    decimal::put(out, request.body.len() as u64, 0);
+    out.extend_from_slice(b"\r\n\r\n");
 }

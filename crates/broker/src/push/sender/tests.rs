@@ -117,12 +117,13 @@ impl Fixture {
 
 fn request(endpoint: &str) -> Request {
     Request {
-        endpoint: Endpoint::parse("endpoint", endpoint).unwrap(),
+        endpoint: Arc::new(Endpoint::parse("endpoint", endpoint).unwrap()),
         method: Method::POST,
         headers: Arc::new(HeaderMap::from_iter([(
             HeaderName::from_static("x-test"),
             HeaderValue::from_static("yes"),
         )])),
+        lines: Vec::new(),
         body: Bytes::from_static(b"hello"),
         timeout: 30 * SECOND,
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::TopicId;
 use domain::delivery::Lease;
 use domain::message::Malformed;
-use domain::{SubscriptionId, TopicId};
 
 use super::envelope::{Chain, Parcel, Readers, Template};
 use super::exchange::Request;
@@ -18,7 +18,7 @@ pub(super) struct Maker {
     pub(super) shared: Arc<Shared>,
     pub(super) template: Template,
     pub(super) timeout: Duration,
-    pub(super) subscription: SubscriptionId,
+    pub(super) subscription: Arc<Subscription>,
     topic: TopicId,
     readers: Arc<Readers>,
 }
@@ -35,7 +35,7 @@ pub(super) enum Unsendable {
 impl Maker {
     pub(super) fn new(
         shared: &Arc<Shared>,
-        subscription: &Subscription,
+        subscription: &Arc<Subscription>,
         template: Template,
         timeout: Duration,
     ) -> Self {
@@ -44,7 +44,7 @@ impl Maker {
             shared: Arc::clone(shared),
             template,
             timeout,
-            subscription: subscription.id(),
+            subscription: Arc::clone(subscription),
             topic,
             readers: shared.built.join(topic),
         }

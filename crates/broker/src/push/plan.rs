@@ -42,7 +42,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// `None` if nothing is pushed.
-    pub(super) fn new(shared: &Arc<Shared>, subscription: &Subscription) -> Option<Self> {
+    pub(super) fn new(shared: &Arc<Shared>, subscription: &Arc<Subscription>) -> Option<Self> {
         let settings = subscription.settings();
         let push = settings.push.as_ref().filter(|_| is_pushed(&settings))?;
         let template = Template::new(&settings, shared.version)?;

@@ -52,7 +52,7 @@ pub(in crate::push) fn judge(ended: Vec<Ended>) -> Vec<Judged> {
         Judged { key: ended.key, outcome }
     });
     let judged = judged.collect();
-    maker.shared.runtime.attempts.record_all(maker.subscription, attempts);
+    maker.shared.runtime.attempts.record_all(maker.subscription.id(), attempts);
     judged
 }
 
@@ -78,7 +78,7 @@ fn outcome(ended: &Ended, now: Now) -> Outcome {
 
 /// A message that cannot be read counts as failed; for want of a token none is to blame.
 fn unsent(ended: &Ended, error: &Unsendable) -> Outcome {
-    tracing::error!(subscription = ended.maker.subscription.0, %error, "cannot be sent");
+    tracing::error!(subscription = %ended.maker.subscription.name(), %error, "cannot be sent");
     let is_to_blame = matches!(error, Unsendable::Malformed(_)) && ended.leases.len() == 1;
     Outcome::Unsent(is_to_blame.then(|| Failure::of("unreadable")))
 }
@@ -102,7 +102,7 @@ fn note(
         Err(no_answer) => (no_answer.address, None, Bytes::new()),
     };
     attempts.extend(ended.leases.iter().take(count).map(|sent| Attempt {
-        subscription: ended.maker.subscription,
+        subscription: ended.maker.subscription.id(),
         offset: sent.ack_id.offset(),
         attempt: sent.attempt,
         at: now.wall.minus(duration),

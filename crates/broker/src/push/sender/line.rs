@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::body::{Body, Reading};
-use super::head::{self, BadHead, Head};
+use super::head::{self, BadHead, HEAD_BYTES_MAX, Head};
 use super::outgoing::Outgoing;
 use super::stream::Stream;
 use crate::clock::Clock;
@@ -46,6 +46,8 @@ pub(super) struct Line {
     /// Why no more of the request can go out. There may be an answer all the same.
     stopped: Option<io::Error>,
     read: BytesMut,
+    /// How much of a head that is not whole was looked at.
+    looked_at: usize,
     phase: Phase,
     /// Kept from one request to the next: it wakes too early then, and is set anew only if so.
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
@@ -96,6 +98,7 @@ impl Line {
             is_sent: true,
             stopped: None,
             read: BytesMut::new(),
+            looked_at: 0,
             phase: Phase::Ready,
             timer: None,
         }
@@ -204,9 +207,13 @@ impl Line {
 
     /// Looks at what was read. Returns the answer once it is whole.
     fn advance(&mut self) -> Result<Option<Answer>, BadHead> {
-        while matches!(self.phase, Phase::Head) && !self.read.is_empty() {
-            let Some(head) = head::parse(&self.read)? else { return Ok(None) };
+        while matches!(self.phase, Phase::Head) && self.has_new_line() {
+            let Some(head) = head::parse(&self.read)? else {
+                self.looked_at = self.read.len();
+                return Ok(None);
+            };
             self.read.advance(head.bytes);
+            self.looked_at = 0;
             if head.status == StatusCode::PROCESSING {
                 // The final answer would still come: the connection cannot be used again.
                 self.phase = Phase::Over;
@@ -234,6 +241,13 @@ impl Line {
                 answer
             }
         })
+    }
+
+    /// Whether it may pay to look at a head: what drips in byte by byte is not parsed each time.
+    fn has_new_line(&self) -> bool {
+        let new = self.read.get(self.looked_at..).unwrap_or_default();
+        let is_first = self.looked_at == 0 && !new.is_empty();
+        is_first || self.read.len() >= HEAD_BYTES_MAX || new.contains(&b'\n')
     }
 
     /// The connection is at its end.

@@ -40,7 +40,14 @@ impl Consumer {
         let id = subscription.open_consumer(flow)?;
         let bytes_max = limits::PULL_BYTES_MAX;
         let fetch_records = records_max;
-        let want = Want { records_max, bytes_max, ack_deadline, fetch_records, ..Want::default() };
+        let want = Want {
+            records_max,
+            bytes_max,
+            ack_deadline,
+            fetch_records,
+            fetch_bytes: limits::PULL_BYTES_MAX,
+            ..Want::default()
+        };
         Ok(Self { leasing: Leasing::new(subscription, runtime), id, want })
     }
 
@@ -82,6 +89,8 @@ pub(crate) struct Want {
     pub(crate) ack_deadline: Option<Duration>,
     /// Records to read from disk at a time, where that is necessary.
     pub(crate) fetch_records: usize,
+    /// Bytes to read then: what is read is held in memory until all of it is handed out.
+    pub(crate) fetch_bytes: usize,
     /// Whether what is leased is pushed.
     pub(crate) is_push: bool,
     /// Whether records that were never delivered go before those that failed.
@@ -168,7 +177,7 @@ impl Leasing {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Step::Fetch(from) => self.start_fetch(from, want.fetch_records),
+                Step::Fetch(from) => self.start_fetch(from, want),
             }
         }
     }
@@ -190,10 +199,13 @@ impl Leasing {
         }
     }
 
-    fn start_fetch(&mut self, from: Offset, records: usize) {
-        let records = records.max(records.saturating_mul(self.fetch_growth).min(FETCH_RECORDS_MAX));
+    fn start_fetch(&mut self, from: Offset, want: &Want) {
+        let growth = self.fetch_growth;
+        let grown = |least: usize, most: usize| least.max(least.saturating_mul(growth).min(most));
+        let records = grown(want.fetch_records, FETCH_RECORDS_MAX);
+        let bytes = grown(want.fetch_bytes, limits::PULL_BYTES_MAX);
         self.fetch_growth = self.fetch_growth.saturating_mul(FETCH_GROWTH);
-        let limit = ReadLimit { records, bytes: limits::PULL_BYTES_MAX };
+        let limit = ReadLimit { records, bytes };
         let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
         self.fetch = Fetch::Reading(read);
     }

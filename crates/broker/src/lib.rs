@@ -11,6 +11,7 @@ mod clock;
 mod consumer;
 mod damaged;
 mod dead_letter;
+mod decimal;
 mod definition;
 mod delivery_log;
 mod desk;

@@ -2,13 +2,33 @@
 
 use domain::Timestamp;
 
+use crate::decimal;
+
 /// `time` in UTC with microseconds, as in `2027-01-15T08:00:00.000001Z`.
 pub(crate) fn text(time: Timestamp) -> String {
+    let mut out = Vec::with_capacity(27);
+    put(&mut out, time);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Appends that text.
+pub(crate) fn put(out: &mut Vec<u8>, time: Timestamp) {
     let seconds = time.seconds();
     let (year, month, day) = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     let micros = time.0 % 1_000_000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    for (number, digits, behind) in [
+        (year, 4, b'-'),
+        (month, 2, b'-'),
+        (day, 2, b'T'),
+        (hour, 2, b':'),
+        (minute, 2, b':'),
+        (second, 2, b'.'),
+        (micros, 6, b'Z'),
+    ] {
+        decimal::put(out, number, digits);
+        out.push(behind);
+    }
 }
 
 /// Year, month and day, `days` after 1970-01-01.

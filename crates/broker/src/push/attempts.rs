@@ -73,15 +73,27 @@ impl Attempts {
         }
     }
 
-    /// Notes an attempt; of its answer and its error only the beginning is kept. It can be listed
-    /// at once, and is lost if the server crashes before the next flush.
-    pub(crate) fn record(&self, mut attempt: Attempt) {
-        shorten(&mut attempt);
-        let mut shard = self.shard(attempt.subscription).lock();
+    /// Notes an attempt.
+    #[cfg(test)]
+    pub(crate) fn record(&self, attempt: Attempt) {
+        self.record_all(attempt.subscription, [attempt]);
+    }
+
+    /// Notes attempts of one subscription; of their answers and errors only the beginning is kept.
+    /// They can be listed at once, and are lost if the server crashes before the next flush.
+    pub(crate) fn record_all(
+        &self,
+        subscription: SubscriptionId,
+        attempts: impl IntoIterator<Item = Attempt>,
+    ) {
+        let mut shard = self.shard(subscription).lock();
         let is_first = shard.is_empty();
-        // Numbered under the lock, so that each subscription's are in order.
-        let numbered = NumberedAttempt { number: self.numbers.next(), attempt };
-        shard.add(numbered, &self.bytes, UNSAVED_BYTES_MAX);
+        for mut attempt in attempts {
+            shorten(&mut attempt);
+            // Numbered under the lock, so that each subscription's are in order.
+            let numbered = NumberedAttempt { number: self.numbers.next(), attempt };
+            shard.add(numbered, &self.bytes, UNSAVED_BYTES_MAX);
+        }
         drop(shard);
         if is_first {
             self.wake.notify_one();

@@ -17,9 +17,13 @@ pub(crate) struct Chains {
 }
 
 impl Chains {
-    /// The last acked message of `lane`, if that is still known.
-    pub(crate) fn last(&self, lane: &str) -> Option<Offset> {
-        self.recent.get(lane).or_else(|| self.older.get(lane)).copied()
+    /// The lane of this key, and its last acked message if that is still known.
+    pub(crate) fn find(&self, key: &str) -> (Arc<str>, Option<Offset>) {
+        let known = self.recent.get_key_value(key).or_else(|| self.older.get_key_value(key));
+        match known {
+            Some((lane, last)) => (Arc::clone(lane), Some(*last)),
+            None => (key.into(), None),
+        }
     }
 
     /// `offset` of `lane` was acked.
@@ -42,17 +46,17 @@ mod tests {
     #[test]
     fn the_lanes_used_last_are_remembered() {
         let mut chains = Chains::default();
-        assert_eq!(chains.last("a"), None);
+        assert_eq!(chains.find("a").1, None);
         for offset in 0..LANES_MAX as u64 + 1 {
             chains.note(&format!("lane {offset}").into(), Offset(offset));
         }
-        assert_eq!(chains.last("lane 0"), Some(Offset(0)));
+        assert_eq!(chains.find("lane 0").1, Some(Offset(0)));
         chains.note(&"lane 0".into(), Offset(77));
-        assert_eq!(chains.last("lane 0"), Some(Offset(77)));
+        assert_eq!(chains.find("lane 0").1, Some(Offset(77)));
         for offset in 0..2 * LANES_MAX as u64 {
             chains.note(&format!("other {offset}").into(), Offset(offset));
         }
-        assert_eq!(chains.last("lane 0"), None);
+        assert_eq!(chains.find("lane 0").1, None);
         assert!(chains.recent.len() + chains.older.len() <= 2 * LANES_MAX);
     }
 }

@@ -6,6 +6,7 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -14,20 +15,21 @@ use bytes::Bytes;
 use domain::delivery::Lease;
 use domain::message::Malformed;
 use domain::push::{Endpoint, Form, is_reserved_header, is_secret_header};
-use domain::{Offset, Subscription, Timestamp};
+use domain::{Offset, Record, Subscription, Timestamp};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-pub(crate) use built::Built;
+pub(crate) use built::{Built, Readers};
 
 use super::exchange::Request;
 use super::signature::Signer;
+use crate::decimal;
 use metadata::Metadata;
 
-const SEQUENCE: HeaderName = HeaderName::from_static("postrider-sequence");
-const PREVIOUS_SEQUENCE: HeaderName = HeaderName::from_static("postrider-previous-sequence");
-const EPOCH: HeaderName = HeaderName::from_static("postrider-epoch");
-const BATCH_SIZE: HeaderName = HeaderName::from_static("postrider-batch-size");
+const SEQUENCE: &str = "postrider-sequence";
+const PREVIOUS_SEQUENCE: &str = "postrider-previous-sequence";
+const EPOCH: &str = "postrider-epoch";
+const BATCH_SIZE: &str = "postrider-batch-size";
 const SIGNED_ID: HeaderName = HeaderName::from_static("webhook-id");
 const SIGNED_TIME: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -40,7 +42,7 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 pub(crate) struct Parcel<'a> {
     /// What is sent.
     pub(crate) leases: &'a [Lease],
-    /// The JSON of each (`message_json`); none where the data is sent alone.
+    /// The JSON of each (`message_json`) where it is at hand; else it is made here.
     pub(crate) messages: &'a [Bytes],
     /// The place of the first in its lane; `None` = it is in no lane.
     pub(crate) chain: Option<Chain>,
@@ -57,9 +59,9 @@ pub(crate) struct Chain {
 
 /// What all requests of a subscription have in common, prepared once for each of its settings.
 pub(crate) struct Template {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     method: Method,
-    headers: HeaderMap,
+    headers: Arc<HeaderMap>,
     form: Form,
     /// What stands behind a message in its envelope.
     behind: Vec<u8>,
@@ -88,7 +90,7 @@ impl Template {
                 domain::push::Method::Put => Method::PUT,
                 domain::push::Method::Patch => Method::PATCH,
             },
-            headers: fixed_headers(settings, &push.endpoint, push.form, version),
+            headers: Arc::new(fixed_headers(settings, &push.endpoint, push.form, version)),
             form: push.form,
             behind,
             has_dead_letter_policy: settings.dead_letter_policy.is_some(),
@@ -99,7 +101,7 @@ impl Template {
                 .as_ref()
                 .map(|oidc| (oidc.service_account_email.clone(), audience(&oidc.audience))),
             metadata: Metadata::new(&settings.name),
-            endpoint: push.endpoint.clone(),
+            endpoint: Arc::new(push.endpoint.clone()),
         })
     }
 
@@ -108,13 +110,17 @@ impl Template {
         self.oidc.as_ref().map(|(email, audience)| (email.as_str(), audience.as_str()))
     }
 
+    /// Whether a request is an array of messages.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.is_batch
+    }
+
     /// Whether the JSON of the messages is needed.
     pub(crate) fn is_wrapped(&self) -> bool {
         self.form == Form::Wrapped
     }
 
     /// The request for `parcel`, sent now. A `token` takes the place of any other authorization.
-    /// Only a message that is sent alone can be found malformed here.
     pub(crate) fn request(
         &self,
         parcel: &Parcel<'_>,
@@ -122,47 +128,63 @@ impl Template {
         token: Option<&HeaderValue>,
         timeout: Duration,
     ) -> Result<Request, Malformed> {
-        let mut headers = self.headers.clone();
+        // Copied only where something is added.
+        let mut headers = Arc::clone(&self.headers);
         if let Some(token) = token {
-            headers.insert(AUTHORIZATION, token.clone());
+            Arc::make_mut(&mut headers).insert(AUTHORIZATION, token.clone());
         }
         let body = match (self.form, parcel.leases.first()) {
             (Form::Unwrapped { write_metadata }, Some(lease)) => {
-                self.unwrapped(lease, write_metadata, &mut headers)?
+                self.unwrapped(lease, write_metadata, Arc::make_mut(&mut headers))?
             }
-            _ => self.wrapped(parcel),
+            _ => self.wrapped(parcel)?,
         };
-        self.put_order(parcel, &mut headers);
+        let lines = self.order_lines(parcel);
         self.put_signature(parcel.leases, now, &body, &mut headers);
-        let (endpoint, method) = (self.endpoint.clone(), self.method.clone());
-        Ok(Request { endpoint, method, headers, body, timeout })
+        let (endpoint, method) = (Arc::clone(&self.endpoint), self.method.clone());
+        Ok(Request { endpoint, method, headers, lines, body, timeout })
     }
 
     /// Envelopes; in brackets where batches are set up, also around a single one.
-    fn wrapped(&self, parcel: &Parcel<'_>) -> Bytes {
-        const AROUND: usize = 48;
-        assert_eq!(parcel.messages.len(), parcel.leases.len(), "each message has its JSON");
-        let bytes: usize = parcel.messages.iter().map(Bytes::len).sum();
-        let around = (AROUND + self.behind.len()) * parcel.messages.len();
-        let mut body = Vec::with_capacity(bytes + around + 2);
+    fn wrapped(&self, parcel: &Parcel<'_>) -> Result<Bytes, Malformed> {
+        let bytes: usize = parcel.leases.iter().map(|lease| self.bytes(&lease.record)).sum();
+        let mut body = Vec::with_capacity(bytes + 2);
         body.extend(self.is_batch.then_some(b'['));
-        for (at, (lease, message)) in parcel.leases.iter().zip(parcel.messages).enumerate() {
+        for (at, lease) in parcel.leases.iter().enumerate() {
             body.extend((at > 0).then_some(b','));
-            self.put_envelope(lease, message, &mut body);
+            self.put_envelope(lease, parcel.messages.get(at), &mut body)?;
         }
         body.extend(self.is_batch.then_some(b']'));
-        body.into()
+        Ok(body.into())
     }
 
-    fn put_envelope(&self, lease: &Lease, message: &[u8], body: &mut Vec<u8>) {
+    /// About how many bytes of a body a message takes.
+    pub(crate) fn bytes(&self, record: &Record) -> usize {
+        const AROUND: usize = 48;
+        match self.form {
+            Form::Wrapped => json::message_bytes(record) + AROUND + self.behind.len(),
+            Form::Unwrapped { .. } => record.body.len(),
+        }
+    }
+
+    fn put_envelope(
+        &self,
+        lease: &Lease,
+        message: Option<&Bytes>,
+        body: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
         body.extend_from_slice(b"{\"message\":");
-        body.extend_from_slice(message);
+        match message {
+            Some(message) => body.extend_from_slice(message),
+            None => json::put_message(body, &lease.record)?,
+        }
         body.extend_from_slice(&self.behind);
         if self.has_dead_letter_policy {
             body.extend_from_slice(b",\"deliveryAttempt\":");
-            body.extend_from_slice(lease.attempt.to_string().as_bytes());
+            decimal::put(body, u64::from(lease.attempt), 0);
         }
         body.push(b'}');
+        Ok(())
     }
 
     fn unwrapped(
@@ -179,17 +201,32 @@ impl Template {
         json::data(&lease.record)
     }
 
-    fn put_order(&self, parcel: &Parcel<'_>, headers: &mut HeaderMap) {
+    /// Header lines, written out at once since ordered messages all have them. Nobody else may
+    /// set these headers.
+    fn order_lines(&self, parcel: &Parcel<'_>) -> Vec<u8> {
+        const BYTES: usize = 128;
+        let Some(first) = parcel.leases.first().filter(|_| self.is_batch || parcel.chain.is_some())
+        else {
+            return Vec::new();
+        };
+        let mut lines = Vec::with_capacity(BYTES);
+        let mut put = |name: &str, number: u64| {
+            lines.extend_from_slice(name.as_bytes());
+            lines.extend_from_slice(b": ");
+            decimal::put(&mut lines, number, 0);
+            lines.extend_from_slice(b"\r\n");
+        };
         if self.is_batch {
-            headers.insert(BATCH_SIZE, HeaderValue::from(parcel.leases.len()));
+            put(BATCH_SIZE, parcel.leases.len() as u64);
         }
-        if let (Some(chain), Some(first)) = (parcel.chain, parcel.leases.first()) {
-            headers.insert(SEQUENCE, HeaderValue::from(first.record.offset.0));
-            headers.insert(EPOCH, HeaderValue::from(chain.epoch));
+        if let Some(chain) = parcel.chain {
+            put(SEQUENCE, first.record.offset.0);
+            put(EPOCH, chain.epoch);
             if let Some(previous) = chain.previous {
-                headers.insert(PREVIOUS_SEQUENCE, HeaderValue::from(previous.0));
+                put(PREVIOUS_SEQUENCE, previous.0);
             }
         }
+        lines
     }
 
     fn put_signature(
@@ -197,9 +234,10 @@ impl Template {
         leases: &[Lease],
         now: Timestamp,
         body: &[u8],
-        headers: &mut HeaderMap,
+        headers: &mut Arc<HeaderMap>,
     ) {
         if let Some(signer) = &self.signer {
+            let headers = Arc::make_mut(headers);
             let id = signed_id(leases);
             headers.insert(SIGNATURE, signer.header(id.as_bytes(), now, body));
             headers.insert(SIGNED_TIME, HeaderValue::from(now.seconds()));

@@ -14,10 +14,12 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// One request, ready to go.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) method: Method,
     /// All headers but `host` and `content-length`.
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Arc<HeaderMap>,
+    /// Further headers, as the lines they are sent as.
+    pub(crate) lines: Vec<u8>,
     pub(crate) body: Bytes,
     /// The endpoint's time: for the lookup of its name, the connection, the request and the
     /// answer's status line together. What the request waits for because of our own limits does

@@ -3,22 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{self, Lease};
+use domain::delivery;
 use domain::limits;
 
 use super::batch::BatchSize;
 use super::endpoint::Endpoint;
 use super::envelope::Template;
+use super::maker::Maker;
 use super::rate::Rate;
 use super::scheduler::Shared;
 use crate::consumer::Want;
+use crate::subscription::Subscription;
 
 /// A lease outlasts the time an endpoint has for its answer by so much: it is the pusher who ends
 /// it, never the deadline.
 const LEASE_MARGIN: Duration = Duration::from_secs(600);
 
-/// Records read from disk at a time for an endpoint that works.
-const FETCH_RECORDS: usize = 128;
+/// Records and bytes read from disk at a time for an endpoint that works.
+const FETCH_RECORDS: usize = 512;
+const FETCH_BYTES: usize = 256 << 10;
+/// Bytes read at a time for another.
+const FETCH_BYTES_MIN: usize = 64 << 10;
 
 /// Whether messages of a subscription with such settings are pushed.
 pub(super) fn is_pushed(settings: &domain::Subscription) -> bool {
@@ -30,21 +35,22 @@ pub(super) struct Plan {
     pub(super) settings: Arc<domain::Subscription>,
     pub(super) rules: delivery::Settings,
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) template: Template,
-    pub(super) timeout: Duration,
+    pub(super) maker: Arc<Maker>,
     pub(super) rate: Option<Rate>,
     pub(super) batch: Option<BatchSize>,
 }
 
 impl Plan {
     /// `None` if nothing is pushed.
-    pub(super) fn new(shared: &Shared, settings: Arc<domain::Subscription>) -> Option<Self> {
+    pub(super) fn new(shared: &Arc<Shared>, subscription: &Arc<Subscription>) -> Option<Self> {
+        let settings = subscription.settings();
         let push = settings.push.as_ref().filter(|_| is_pushed(&settings))?;
+        let template = Template::new(&settings, shared.version)?;
+        let timeout = settings.push_timeout(shared.options.timeout);
         Some(Self {
             rules: crate::settings::delivery(&settings, &shared.options),
             endpoint: shared.endpoints.get(push.endpoint.text()),
-            template: Template::new(&settings, shared.version)?,
-            timeout: settings.push_timeout(shared.options.timeout),
+            maker: Arc::new(Maker::new(shared, subscription, template, timeout)),
             rate: settings.rate_max.map(Rate::new),
             batch: settings.batch.as_ref().map(BatchSize::new),
             settings,
@@ -69,22 +75,21 @@ impl Plan {
             Some((batch, size)) => (size.messages(), batch.bytes as usize),
             None => (1, limits::PULL_BYTES_MAX),
         };
+        // One that does not work may hang, and then what was read would be kept for nothing.
+        let (fetch_records, fetch_bytes) = match (self.endpoint.is_proven(), batch.is_some()) {
+            (true, true) => (FETCH_RECORDS.max(records_max), FETCH_BYTES.max(bytes_max)),
+            (true, false) => (FETCH_RECORDS, FETCH_BYTES),
+            (false, true) => (records_max, bytes_max),
+            (false, false) => (records_max, FETCH_BYTES_MIN),
+        };
         Want {
             records_max,
             bytes_max,
-            ack_deadline: Some(self.timeout + LEASE_MARGIN),
-            fetch_records: match self.endpoint.is_proven() {
-                true => FETCH_RECORDS.max(records_max),
-                // It may hang, and then what was read would be kept for nothing.
-                false => records_max,
-            },
+            ack_deadline: Some(self.maker.timeout + LEASE_MARGIN),
+            fetch_records,
+            fetch_bytes,
             is_push: true,
             ..Want::default()
         }
-    }
-
-    /// The lane of a lease's record.
-    pub(super) fn lane(&self, lease: &Lease) -> Option<Arc<str>> {
-        self.rules.lane_key(&lease.record).map(Into::into)
     }
 }

@@ -8,27 +8,25 @@
 //! Each request in flight has a consumer of its own, so that a lane one request holds something of
 //! is closed to all others: at most one request in flight per lane.
 
-mod settling;
+pub(super) mod settling;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use domain::Moment;
-use domain::delivery::{AckId, ConsumerId, Failure, Lease, Ordering};
-use domain::message::Malformed;
-use futures::StreamExt;
+use domain::delivery::{ConsumerId, Lease, Ordering};
+use domain::{Moment, Now};
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 
+use self::settling::Judged;
 use super::batch::BatchSize;
 use super::budget::{Slot, Turn};
 use super::chain::Chains;
+use super::crew::Hand;
 use super::endpoint::{Admit, Pass};
-use super::envelope::{Chain, Parcel};
-use super::exchange::{Answer, NoAnswer, Request};
-use super::memory::Hold;
+use super::envelope::Chain;
+use super::flight::{Exchange, Flight, Sent, Stage};
 use super::plan::{Plan, is_pushed};
 use super::scheduler::Shared;
 use crate::consumer::{Leasing, Want};
@@ -38,10 +36,11 @@ use crate::subscription::{Settlement, Subscription};
 /// How long to wait after something that should not happen.
 const ERROR_NAP: Duration = Duration::from_secs(1);
 
-/// Steps done at a time before others get their turn.
-const STEPS_MAX: usize = 64;
+/// Requests sent at a time before the answers of others are looked at.
+const REQUESTS_MAX: usize = 64;
 
-type Exchange = BoxFuture<'static, (u64, Result<Answer, NoAnswer>)>;
+/// A hand may have so many requests more than its equal part before it leaves some to others.
+const HAND_SLACK: usize = 4;
 
 /// One subscription being pushed.
 pub(super) struct Pusher {
@@ -57,7 +56,10 @@ pub(super) struct Pusher {
     /// With what the next request is let through, while its messages are read from disk. Given up
     /// for that time it might be gone when they are there, again and again.
     through: Option<(Pass, Slot)>,
-    requests: FuturesUnordered<Exchange>,
+    /// Who sends requests; the first stays.
+    hands: Vec<Busy>,
+    /// Requests for the hand whose turn it is.
+    outgoing: Vec<Exchange>,
     flights: HashMap<u64, Flight>,
     next_flight: u64,
     chains: Chains,
@@ -71,52 +73,38 @@ pub(super) struct Pusher {
     lingering: Option<BoxFuture<'static, ()>>,
     /// It sends no more; what is in flight may end.
     is_draining: bool,
+    /// It does nothing more.
+    is_over: bool,
     /// That it cannot lease was logged.
     has_warned: bool,
 }
 
-/// A request in flight.
-struct Flight {
-    consumer: ConsumerId,
-    leases: Vec<Sent>,
-    started: Moment,
-    pass: Pass,
-    slot: Slot,
-    /// Its body is an array.
-    is_batch: bool,
-    /// The memory of its body.
-    _hold: Hold,
+/// A hand, and how many requests it has in flight.
+struct Busy {
+    hand: Arc<Hand>,
+    in_flight: usize,
 }
 
-/// A lease in flight, without its record.
-struct Sent {
-    ack_id: AckId,
-    attempt: u32,
-    lane: Option<Arc<str>>,
-}
-
-/// Why a request cannot be made.
-#[derive(Debug, thiserror::Error)]
-enum Unsendable {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    #[error("no token can be signed: {0}")]
-    NoToken(#[from] std::io::Error),
-}
-
-/// How the work of a pusher ended.
-enum Turned {
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turned {
     /// Something was done; there may be more to do.
     On,
-    /// Nothing can be done until it is woken.
+    /// Nothing can be done until the hand is woken.
     Wait,
+    /// The hand is no longer needed.
+    Done,
 }
 
 impl Pusher {
     /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
-    pub(super) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>) -> Option<Self> {
-        let plan = Plan::new(&shared, subscription.settings())?;
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        subscription: Arc<Subscription>,
+        first: Arc<Hand>,
+    ) -> Option<Self> {
         let seeks = subscription.seeks();
+        let plan = Plan::new(&shared, &subscription)?;
         let leasing = Leasing::new(Arc::clone(&subscription), Arc::clone(&shared.runtime));
         Some(Self {
             shared,
@@ -127,7 +115,8 @@ impl Pusher {
             asking: None,
             turn: None,
             through: None,
-            requests: FuturesUnordered::new(),
+            hands: vec![Busy { hand: first, in_flight: 0 }],
+            outgoing: Vec::new(),
             flights: HashMap::new(),
             next_flight: 0,
             chains: Chains::default(),
@@ -136,6 +125,7 @@ impl Pusher {
             pause: None,
             lingering: None,
             is_draining: false,
+            is_over: false,
             has_warned: false,
         })
     }
@@ -155,7 +145,7 @@ impl Pusher {
         if Arc::ptr_eq(&settings, &self.plan.settings) {
             return true;
         }
-        let Some(plan) = Plan::new(&self.shared, settings) else { return false };
+        let Some(plan) = Plan::new(&self.shared, &self.subscription) else { return false };
         if !Arc::ptr_eq(&plan.endpoint, &self.plan.endpoint) {
             self.cut_off();
             self.plan.endpoint.wake_waiting();
@@ -177,41 +167,118 @@ impl Pusher {
 
     /// Ends every request in flight at once. What they carried counts as never sent.
     fn cut_off(&mut self) {
-        self.requests.clear();
-        let flights = std::mem::take(&mut self.flights);
+        for busy in &mut self.hands {
+            busy.hand.cut_off();
+            busy.in_flight = 0;
+        }
+        self.outgoing.clear();
+        if self.flights.is_empty() {
+            return;
+        }
+        let flights: Vec<Flight> = self.flights.drain().map(|(_, flight)| flight).collect();
         if self.shared.is_stopping() {
-            self.shared.note_given_back(flights.values().map(|flight| flight.leases.len()).sum());
+            self.shared.note_given_back(flights.iter().map(|flight| flight.leases.len()).sum());
         }
-        for flight in flights.into_values() {
-            let leases = flight.leases.iter().map(|sent| (sent.ack_id, Settlement::GiveBack));
-            self.subscription.settle_pushed(leases);
-            self.idle.push(flight.consumer);
+        let sent = flights.iter().flat_map(|flight| flight.leases.iter());
+        let leases = sent.map(|sent| (sent.ack_id, Settlement::GiveBack));
+        self.subscription.settle_pushed(self.shared.runtime.now(), leases);
+        self.idle.extend(flights.iter().map(|flight| flight.consumer));
+    }
+
+    /// Ends pushing.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+        self.cut_off();
+        for consumer in self.idle.drain(..).chain(self.asking.take()) {
+            self.subscription.close_push_consumer(consumer);
+        }
+        (self.turn, self.through) = (None, None);
+        self.leasing.let_go();
+        self.plan.endpoint.wake_waiting();
+        self.wake_others();
+    }
+
+    /// Settles what became of requests and sends the next, all of them by `hand`. `context` is
+    /// that of the first hand.
+    pub(super) fn turn(
+        &mut self,
+        hand: &Arc<Hand>,
+        judged: Vec<Judged>,
+        context: &mut Context<'_>,
+    ) -> Turned {
+        if self.is_over {
+            return Turned::Done;
+        }
+        let now = self.shared.runtime.now();
+        let mut is_done = self.settle(judged, now, context);
+        while !self.is_draining && self.outgoing.len() < REQUESTS_MAX {
+            if !self.leaves_to(hand) {
+                self.wake_least_busy();
+                break;
+            }
+            match self.try_send(now, hand.number, context) {
+                Turned::On => is_done = true,
+                _ => break,
+            }
+        }
+        // Under the lock, so that whoever cuts off finds them.
+        hand.send(self.outgoing.drain(..));
+        match self.flights.is_empty() {
+            true => self.rest(hand, is_done),
+            false if is_done => Turned::On,
+            false => Turned::Wait,
         }
     }
 
-    /// Sends and settles until there is nothing to do. Ready when it has drained.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        for _ in 0..STEPS_MAX {
-            let settled = self.requests.poll_next_unpin(context);
-            if let Poll::Ready(Some((flight, answer))) = &settled {
-                // It looks again in a moment, and need not be woken for that.
-                self.plan.endpoint.step_out(context.waker());
-                self.settle(*flight, answer);
-            }
-            if self.is_draining && self.requests.is_empty() {
-                return Poll::Ready(());
-            }
-            let turned = if self.is_draining { Turned::Wait } else { self.try_send(context) };
-            if matches!((settled, turned), (Poll::Pending | Poll::Ready(None), Turned::Wait)) {
-                return Poll::Pending;
-            }
+    /// Nothing is in flight: only the first hand goes on, unless all is drained.
+    fn rest(&mut self, hand: &Arc<Hand>, is_done: bool) -> Turned {
+        self.wake_others();
+        if hand.number != 0 {
+            self.hands.retain(|busy| busy.hand.number != hand.number);
+            return Turned::Done;
         }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        match (self.is_draining, is_done) {
+            (true, _) => Turned::Done,
+            (false, true) => Turned::On,
+            (false, false) => Turned::Wait,
+        }
     }
 
-    fn try_send(&mut self, context: &mut Context<'_>) -> Turned {
-        match self.send_next(context) {
+    /// Whether the next request is for this hand: each has about as many.
+    fn leaves_to(&self, hand: &Arc<Hand>) -> bool {
+        let part = self.flights.len().div_ceil(self.hands.len().max(1));
+        let own = self.hands.iter().find(|busy| busy.hand.number == hand.number);
+        self.hands.len() <= 1 || own.is_some_and(|own| own.in_flight < part + HAND_SLACK)
+    }
+
+    fn wake_least_busy(&self) {
+        if let Some(busy) = self.hands.iter().min_by_key(|busy| busy.in_flight) {
+            busy.hand.wake();
+        }
+    }
+
+    fn wake_others(&self) {
+        self.hands.iter().skip(1).for_each(|busy| busy.hand.wake());
+    }
+
+    /// The number of a further hand, if one may join. Where only one request is in flight at a
+    /// time there is nothing for it to do.
+    pub(super) fn wants_hand(&self) -> Option<usize> {
+        let is_wanted = self.hands.len() < self.shared.hands_max
+            && self.plan.rules.ordering != Ordering::Fifo
+            && !self.is_draining
+            && !self.is_over;
+        let is_free = |number: &usize| self.hands.iter().all(|busy| busy.hand.number != *number);
+        is_wanted.then(|| (1..self.shared.hands_max).find(is_free)).flatten()
+    }
+
+    /// A further hand joins.
+    pub(super) fn add_hand(&mut self, hand: Arc<Hand>) {
+        self.hands.push(Busy { hand, in_flight: 0 });
+    }
+
+    fn try_send(&mut self, now: Now, hand: usize, context: &mut Context<'_>) -> Turned {
+        match self.send_next(now.moment, hand, context) {
             Ok(turned) => turned,
             // The server stops, and says so in a moment.
             Err(Error::Closing) => Turned::Wait,
@@ -219,25 +286,24 @@ impl Pusher {
                 if !std::mem::replace(&mut self.has_warned, true) {
                     tracing::warn!(subscription = %self.subscription.name(), %error, "cannot push");
                 }
-                self.nap_until(self.now().plus(ERROR_NAP), context)
+                self.nap_until(now.moment.plus(ERROR_NAP), context)
             }
         }
     }
 
     /// Sends the next request, or says that there is nothing to do.
-    fn send_next(&mut self, context: &mut Context<'_>) -> Result<Turned> {
+    fn send_next(&mut self, now: Moment, hand: usize, context: &mut Context<'_>) -> Result<Turned> {
         if let Some(nap) = &mut self.nap {
             if nap.as_mut().poll(context).is_pending() {
                 return Ok(Turned::Wait);
             }
             self.nap = None;
         }
-        if self.plan.rules.ordering == Ordering::Fifo && !self.requests.is_empty() {
+        if self.plan.rules.ordering == Ordering::Fifo && !self.flights.is_empty() {
             return Ok(Turned::Wait);
         }
-        let now = self.now();
-        if let Some((pass, slot)) = self.through.take() {
-            return self.send_with(pass, slot, now, context);
+        if let Some(through) = self.through.take() {
+            return self.send_with(through, now, hand, context);
         }
         let pass = match self.plan.endpoint.admit(now, context.waker()) {
             Admit::Go(pass) => pass,
@@ -255,7 +321,7 @@ impl Pusher {
             return Ok(self.nap_until(until, context));
         }
         let sent = match self.slot(now, context) {
-            Some(slot) => self.send_with(pass, slot, now, context),
+            Some(slot) => self.send_with((pass, slot), now, hand, context),
             None => Ok(Turned::Wait),
         };
         if let (Ok(Turned::Wait) | Err(_), None, Some(rate)) =
@@ -282,9 +348,9 @@ impl Pusher {
     /// took for it is given back, unless that is being read.
     fn send_with(
         &mut self,
-        pass: Pass,
-        slot: Slot,
+        through: (Pass, Slot),
         now: Moment,
+        hand: usize,
         context: &mut Context<'_>,
     ) -> Result<Turned> {
         let consumer = match self.asking {
@@ -301,19 +367,19 @@ impl Pusher {
         // A message that failed may be to blame for the breaker: one that never did is a better
         // probe, and is not held up by the other.
         let want = Want {
-            prefers_fresh: pass.is_probe(),
+            prefers_fresh: through.0.is_probe(),
             // The answer of one that is in flight brings the next of its lane.
-            keeps_read: !self.requests.is_empty(),
+            keeps_read: !self.flights.is_empty(),
             ..self.plan.want()
         };
         let Poll::Ready(leases) = self.leasing.poll_lease(consumer, &want, context) else {
-            self.through = self.leasing.is_reading().then_some((pass, slot));
+            self.through = self.leasing.is_reading().then_some(through);
             return Ok(Turned::Wait);
         };
         let leases = leases?;
         self.notice_seek();
         (self.asking, self.lingering, self.has_warned) = (None, None, false);
-        self.send(consumer, &leases, pass, slot);
+        self.send(consumer, leases, through, now, hand);
         Ok(Turned::On)
     }
 
@@ -338,86 +404,52 @@ impl Pusher {
         Ok(timer.as_mut().poll(context).is_pending())
     }
 
-    fn send(&mut self, consumer: ConsumerId, leases: &[Lease], pass: Pass, slot: Slot) {
-        let lanes: Vec<_> = leases.iter().map(|lease| self.plan.lane(lease)).collect();
-        let request = match self.request(leases, self.chain(leases, &lanes)) {
-            Ok(request) => request,
-            Err(error) => {
-                self.refuse(leases, &error);
-                self.idle.push(consumer);
-                return;
-            }
-        };
-        let sent = leases.iter().zip(lanes).map(|(lease, lane)| Sent {
-            ack_id: lease.ack_id,
-            attempt: lease.attempt,
-            lane,
-        });
-        let flight = Flight {
-            consumer,
-            leases: sent.collect(),
-            started: self.now(),
-            pass,
-            slot,
-            is_batch: self.plan.batch.is_some(),
-            _hold: self.shared.memory.hold(request.body.len()),
-        };
+    fn send(
+        &mut self,
+        consumer: ConsumerId,
+        leases: Vec<Lease>,
+        through: (Pass, Slot),
+        started: Moment,
+        hand: usize,
+    ) {
+        let (chain, sent) = self.note_sent(&leases);
+        let maker = Arc::clone(&self.plan.maker);
+        let hold = self.shared.memory.hold(maker.bytes(&leases));
+        let (pass, slot) = through;
+        let flight =
+            Flight { consumer, leases: Arc::clone(&sent), started, pass, slot, hand, hold };
         let key = self.next_flight;
         self.next_flight += 1;
         self.flights.insert(key, flight);
-        let shared = Arc::clone(&self.shared);
-        self.requests.push(Box::pin(async move { (key, shared.sender.send(request).await) }));
+        if let Some(busy) = self.hands.iter_mut().find(|busy| busy.hand.number == hand) {
+            busy.in_flight += 1;
+        }
+        let stage = Stage::Leased(leases, chain);
+        self.outgoing.push(Exchange { key, leases: sent, started, maker, stage });
     }
 
-    fn request(&self, leases: &[Lease], chain: Option<Chain>) -> Result<Request, Unsendable> {
-        let (plan, shared) = (&self.plan, &self.shared);
-        let (now, topic) = (shared.runtime.clock.wall(), self.subscription.topic().id());
-        let mut messages = Vec::new();
-        if plan.template.is_wrapped() {
-            for lease in leases {
-                messages.push(shared.built.get_or_build(topic, &lease.record)?);
+    /// What lets the receiver check the order, `None` where there is none; and what is to be
+    /// remembered of the leases.
+    fn note_sent(&self, leases: &[Lease]) -> (Option<Chain>, Arc<[Sent]>) {
+        let mut chain = None;
+        // A request with messages of several lanes has no one before it.
+        let is_chained = leases.len() == 1 || self.plan.rules.ordering == Ordering::Fifo;
+        let sent = leases.iter().enumerate().map(|(at, lease)| {
+            let key = self.plan.rules.lane_key(&lease.record);
+            let lane = key.map(|key| self.chains.find(key));
+            if let (Some((_, previous)), true) = (&lane, at == 0 && is_chained) {
+                chain = Some(Chain { previous: *previous, epoch: lease.ack_id.epoch().0 });
             }
-        }
-        let token = match plan.template.oidc() {
-            Some((email, audience)) => Some(shared.keys.token(email, audience, now)?),
-            None => None,
-        };
-        let parcel = Parcel { leases, messages: &messages, chain };
-        Ok(plan.template.request(&parcel, now, token.as_ref(), plan.timeout)?)
-    }
-
-    /// Settles what cannot be sent. A message that cannot be read counts as failed; for want of a
-    /// token none is to blame.
-    fn refuse(&mut self, leases: &[Lease], error: &Unsendable) {
-        tracing::error!(subscription = %self.subscription.name(), %error, "cannot be sent");
-        let failure = Failure::of("unreadable");
-        let is_alone = leases.len() == 1;
-        let settlement = || match error {
-            Unsendable::Malformed(_) if is_alone => Settlement::Fail(&failure),
-            Unsendable::Malformed(_) | Unsendable::NoToken(_) => Settlement::GiveBack,
-        };
-        let settled = leases.iter().map(|lease| (lease.ack_id, settlement()));
-        self.subscription.settle_pushed(settled);
-        if let Some(batch) = &mut self.plan.batch {
-            batch.on_failure();
-        }
-        self.nap = Some(self.shared.runtime.clock.sleep_until(self.now().plus(ERROR_NAP)));
+            let lane = lane.map(|(lane, _)| lane);
+            Sent { ack_id: lease.ack_id, attempt: lease.attempt, lane }
+        });
+        let sent = sent.collect();
+        (chain, sent)
     }
 
     /// Whether it signs tokens.
     pub(super) fn needs_keys(&self) -> bool {
-        self.plan.template.oidc().is_some()
-    }
-
-    /// What lets the receiver check the order; `None` where there is none.
-    fn chain(&self, leases: &[Lease], lanes: &[Option<Arc<str>>]) -> Option<Chain> {
-        let (first, lane) = (leases.first()?, lanes.first()?.as_ref()?);
-        // A request with messages of several lanes has no one before it.
-        if leases.len() > 1 && self.plan.rules.ordering != Ordering::Fifo {
-            return None;
-        }
-        let epoch = first.ack_id.epoch();
-        Some(Chain { previous: self.chains.last(lane), epoch: epoch.0 })
+        self.plan.maker.template.oidc().is_some()
     }
 
     /// It cannot send: it gives up its place, and an endpoint that does not work pins nothing.
@@ -450,19 +482,5 @@ impl Pusher {
         }
         self.nap = Some(nap);
         Turned::Wait
-    }
-
-    fn now(&self) -> Moment {
-        self.shared.runtime.clock.now()
-    }
-}
-
-impl Drop for Pusher {
-    fn drop(&mut self) {
-        self.cut_off();
-        for consumer in self.idle.drain(..).chain(self.asking.take()) {
-            self.subscription.close_push_consumer(consumer);
-        }
-        self.plan.endpoint.wake_waiting();
     }
 }

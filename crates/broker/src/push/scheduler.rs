@@ -15,13 +15,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::budget::Budget;
+use super::crew::Crew;
 use super::endpoint::Endpoints;
 use super::envelope::Built;
 use super::guard::Guard;
 use super::memory::Memory;
 use super::options::PushOptions;
 use super::plan::is_pushed;
-use super::pusher::Pusher;
 use super::sender::{Sender, SenderOptions};
 use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
@@ -36,16 +36,21 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a pusher waits after a bug of ours broke it off.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
+/// Tasks that drive one subscription, at most; no more than there are cores.
+const HANDS_MAX: usize = 4;
+
 /// What all pushers share.
 pub(crate) struct Shared {
     pub(super) runtime: Arc<Runtime>,
     pub(super) options: PushOptions,
     pub(super) version: &'static str,
-    pub(super) sender: Sender,
+    pub(super) sender: Arc<Sender>,
     pub(super) endpoints: Arc<Endpoints>,
     pub(super) built: Built,
     pub(super) keys: Keys,
     pub(super) memory: Arc<Memory>,
+    /// Tasks that may drive one subscription, at most.
+    pub(super) hands_max: usize,
     phase: AtomicU8,
     given_back: AtomicUsize,
 }
@@ -114,13 +119,14 @@ impl Scheduler {
         let shared = Shared {
             runtime: Arc::clone(runtime),
             version: env!("CARGO_PKG_VERSION"),
-            sender,
+            sender: Arc::new(sender),
             endpoints: Arc::new(Endpoints::new(budget)),
             built: Built::default(),
             keys: Keys::open(options.data_dir.as_deref())
                 .map_err(|error| Error::Push(error.to_string()))?,
             memory: Memory::new(MEMORY_BYTES_MAX),
             options,
+            hands_max: std::thread::available_parallelism().map_or(1, usize::from).min(HANDS_MAX),
             phase: AtomicU8::new(SERVING),
             given_back: AtomicUsize::new(0),
         };
@@ -259,7 +265,7 @@ impl Pushing {
     async fn run(self) {
         loop {
             let push = std::panic::AssertUnwindSafe(self.push()).catch_unwind();
-            if push.await.is_err() {
+            if !push.await.unwrap_or(false) {
                 let clock = &self.shared.runtime.clock;
                 clock.sleep_until(clock.now().plus(RESTART_AFTER)).await;
             }
@@ -274,14 +280,14 @@ impl Pushing {
         }
     }
 
-    /// Pushes until there is a reason to stop.
-    async fn push(&self) {
+    /// Pushes until there is a reason to stop; `false` = a bug of ours.
+    async fn push(&self) -> bool {
         let shared = Arc::clone(&self.shared);
-        let Some(mut pusher) = Pusher::new(shared, Arc::clone(&self.subscription)) else { return };
-        while pusher.look_again() {
+        let Some(crew) = Crew::new(shared, Arc::clone(&self.subscription)) else { return true };
+        while crew.look_again() {
             let clock = &self.shared.runtime.clock;
             let again: BoxFuture<'static, ()> =
-                match pusher.needs_keys() && !self.prepare_keys().await {
+                match crew.needs_keys() && !self.prepare_keys().await {
                     true => clock.sleep_until(clock.now().plus(PREPARE_AGAIN_AFTER)),
                     false => Box::pin(std::future::pending()),
                 };
@@ -289,9 +295,10 @@ impl Pushing {
                 biased;
                 () = self.changed.notified() => {}
                 () = again => {}
-                () = poll_fn(|context| pusher.poll(context)) => return,
+                is_well = poll_fn(|context| crew.poll(context)) => return is_well,
             }
         }
+        true
     }
 }
 

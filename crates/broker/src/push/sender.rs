@@ -9,8 +9,11 @@
 //! it. Dropping that future closes the connection.
 
 mod allowance;
+mod body;
 mod connect;
+mod head;
 mod line;
+mod outgoing;
 mod permits;
 mod pool;
 mod resolve;
@@ -18,34 +21,25 @@ mod stream;
 mod trouble;
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use domain::Moment;
-use domain::push::Endpoint;
-use futures::FutureExt;
-use http::header::{CONTENT_LENGTH, HOST};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
-use http_body::Body;
-use http_body_util::Full;
-use hyper::body::Incoming;
+use futures::future::BoxFuture;
 use rustls::pki_types::pem;
 
 use self::allowance::Allowance;
 use self::connect::Connector;
-use self::line::{Gathered, Line, Reply, Unanswered};
+use self::line::{Line, Unanswered};
 use self::pool::Pool;
 use self::resolve::Lookup;
 use self::trouble::Stage;
 use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
 use crate::clock::Clock;
-
-/// How long the body of an answer is read: the status has decided already.
-const BODY_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What a sender may do.
 #[derive(Clone, Debug)]
@@ -106,10 +100,16 @@ impl Sender {
     /// Sends a request and reads its answer. The status line decides: a body that stalls, breaks
     /// or does not end is cut off. Redirects are not followed. Dropping the future cuts the
     /// request off and closes its connection.
-    pub(crate) async fn send(&self, mut request: Request) -> Result<Answer, NoAnswer> {
-        let mut allowance = Allowance::new(&*self.clock, request.timeout);
-        let (line, reply) = self.ask(&mut request, &mut allowance).await?;
-        Ok(self.finish(&request, line, reply, allowance.deadline()).await)
+    pub(crate) fn send(self: &Arc<Self>, request: Request) -> Sending {
+        let deadline = self.clock.now().plus(request.timeout);
+        let way = match self.pool.take(&request.endpoint) {
+            Some(mut line) => {
+                line.begin(&request);
+                Way::Kept(line, request)
+            }
+            None => Way::Fresh(Box::pin(Arc::clone(self).send_fresh(request, deadline))),
+        };
+        Sending { sender: Arc::clone(self), deadline, way }
     }
 
     /// Closes the connections that no request uses.
@@ -117,112 +117,77 @@ impl Sender {
         self.pool.clear();
     }
 
-    /// Over a kept connection first. If the endpoint had closed that one before a byte of the
-    /// request went out, over a fresh one. Whatever may have reached the endpoint is not sent
-    /// again: that would be a second request in one attempt.
-    async fn ask(
-        &self,
-        request: &mut Request,
-        allowance: &mut Allowance<'_>,
-    ) -> Result<(Box<Line>, Reply), NoAnswer> {
-        let timeout = allowance.timeout();
-        if let Some(line) = self.pool.take(&request.endpoint) {
-            let address = line.address();
-            let outgoing = outgoing(request, request.headers.clone(), &line);
-            match allowance.spend(line.ask(outgoing)).await {
-                Some(Ok(asked)) => return Ok(asked),
-                Some(Err(failed)) if failed.is_unsent => {}
-                Some(Err(failed)) => return Err(broken(&request.endpoint, address, &failed)),
-                None => return Err(late(&request.endpoint, address, timeout)),
-            }
-        }
-        let line = self.connector.open(&request.endpoint, allowance).await?;
-        let address = line.address();
-        let headers = std::mem::take(&mut request.headers);
-        let outgoing = outgoing(request, headers, &line);
-        match allowance.spend(line.ask(outgoing)).await {
-            Some(Ok(asked)) => Ok(asked),
-            Some(Err(failed)) => Err(broken(&request.endpoint, address, &failed)),
-            None => Err(late(&request.endpoint, address, timeout)),
-        }
+    async fn send_fresh(self: Arc<Self>, request: Request, deadline: Moment) -> Outcome {
+        let endpoint = &request.endpoint;
+        let mut allowance = Allowance::new(&*self.clock, request.timeout, deadline);
+        let mut line = self.connector.open(endpoint, &mut allowance).await?;
+        line.begin(&request);
+        let answered = std::future::poll_fn(|context| {
+            line.poll_answer(&*self.clock, allowance.deadline(), context)
+        });
+        let answered = answered.await;
+        self.finish(line, &request, answered)
     }
 
-    async fn finish(
+    fn finish(
         &self,
+        line: Box<Line>,
         request: &Request,
-        mut line: Box<Line>,
-        reply: Reply,
-        deadline: Moment,
-    ) -> Answer {
-        let address = line.address();
-        let Reply::Response(response) = reply else {
-            // The final answer would still come over this connection: it cannot be used again.
-            let (status, headers) = (StatusCode::PROCESSING, HeaderMap::new());
-            return Answer { status, headers, body: bytes::Bytes::new(), address };
-        };
-        let (head, mut incoming) = Response::into_parts(response);
-        let mut body = Gathered::default();
-        if self.read(&mut line, &mut incoming, &mut body, deadline).await {
-            self.pool.put(&request.endpoint, line);
-        }
-        Answer { status: head.status, headers: head.headers, body: body.into_bytes(), address }
-    }
-
-    /// Reads the body; `false` = it was cut off.
-    async fn read(
-        &self,
-        line: &mut Line,
-        incoming: &mut Incoming,
-        body: &mut Gathered,
-        deadline: Moment,
-    ) -> bool {
-        if incoming.is_end_stream() {
-            return true;
-        }
-        // Most bodies come with the head: no timer is needed then.
-        let mut timer = None;
-        std::future::poll_fn(|context| {
-            if let Poll::Ready(is_complete) = line.poll_body(incoming, body, context) {
-                return Poll::Ready(is_complete);
+        answered: Result<Answer, Unanswered>,
+    ) -> Outcome {
+        let (endpoint, address) = (&request.endpoint, line.address());
+        match answered {
+            Ok(answer) => {
+                self.pool.put(endpoint, line);
+                Ok(answer)
             }
-            let timer = timer.get_or_insert_with(|| {
-                let until = deadline.min(self.clock.now().plus(BODY_TIME_MAX));
-                self.clock.sleep_until(until)
-            });
-            timer.poll_unpin(context).map(|()| false)
-        })
-        .await
+            Err(Unanswered::Late) => {
+                Err(trouble::timeout(endpoint, Stage::Answer(address), request.timeout))
+            }
+            Err(why) => Err(trouble::protocol(endpoint, address, &why)),
+        }
     }
 }
 
-fn broken(endpoint: &Endpoint, address: SocketAddr, failed: &Unanswered) -> NoAnswer {
-    trouble::protocol(endpoint, address, failed.error.as_ref())
+/// A request under way.
+pub(crate) struct Sending {
+    sender: Arc<Sender>,
+    deadline: Moment,
+    way: Way,
 }
 
-fn late(endpoint: &Endpoint, address: SocketAddr, timeout: Duration) -> NoAnswer {
-    trouble::timeout(endpoint, Stage::Answer(address), timeout)
+/// Over a kept connection first. If the endpoint had closed that one before a byte of the request
+/// went out, over a fresh one. Whatever may have reached the endpoint is not sent again: that would
+/// be a second request in one attempt.
+enum Way {
+    Kept(Box<Line>, Request),
+    Fresh(BoxFuture<'static, Outcome>),
+    Done,
 }
 
-fn outgoing(
-    request: &Request,
-    mut headers: HeaderMap,
-    line: &Line,
-) -> http::Request<Full<bytes::Bytes>> {
-    headers.insert(HOST, line.host().clone());
-    if request.body.is_empty() {
-        // hyper says nothing about a body that is empty, and some receivers want to know.
-        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+type Outcome = Result<Answer, NoAnswer>;
+
+impl Future for Sending {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { sender, deadline, way } = &mut *self;
+        loop {
+            let answered = match way {
+                Way::Kept(line, _) => ready!(line.poll_answer(&*sender.clock, *deadline, context)),
+                Way::Fresh(sending) => return sending.as_mut().poll(context),
+                Way::Done => return Poll::Pending,
+            };
+            let Way::Kept(line, request) = std::mem::replace(way, Way::Done) else {
+                return Poll::Pending;
+            };
+            if !matches!(answered, Err(Unanswered::Unsent)) {
+                return Poll::Ready(sender.finish(line, &request, answered));
+            }
+            drop(line);
+            *way = Way::Fresh(Box::pin(Arc::clone(sender).send_fresh(request, *deadline)));
+        }
     }
-    let mut outgoing = http::Request::new(Full::new(request.body.clone()));
-    *outgoing.method_mut() = request.method.clone();
-    *outgoing.uri_mut() = target(request.endpoint.uri());
-    *outgoing.headers_mut() = headers;
-    outgoing
-}
-
-/// The path and the query.
-fn target(uri: &Uri) -> Uri {
-    uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use domain::Now;
 use domain::delivery::{AckId, ConsumerId, Effects, Failure, Flow};
 use storage::Urgency;
 
@@ -43,9 +44,9 @@ impl Subscription {
     /// that is deleted has nothing to settle.
     pub(crate) fn settle_pushed<'failure>(
         self: &Arc<Self>,
+        now: Now,
         settled: impl IntoIterator<Item = (AckId, Settlement<'failure>)>,
     ) {
-        let now = self.runtime.now();
         let end = self.runtime.log.end(self.topic.id());
         let mut effects = Effects::default();
         let mut is_used = false;

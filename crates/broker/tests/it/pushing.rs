@@ -216,8 +216,9 @@ fn late(checker: &Arc<PushChecker>) -> impl Fn(Push) -> BoxFuture<'static, Answe
     }
 }
 
-#[tokio::test]
-async fn a_lane_has_one_push_under_way_however_many_the_endpoint_takes() {
+/// Pushes so many hundred messages to a plain, an ordered and a FIFO subscription, and has every
+/// lane checked.
+async fn push_in_lanes(hundreds: usize) -> Receiver {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;
     let checker = Arc::new(PushChecker::default());
@@ -232,7 +233,7 @@ async fn a_lane_has_one_push_under_way_however_many_the_endpoint_takes() {
         let subscription = fixture.subscribe(Subscription { push, ..kind }).await;
         checker.add(name, subscription.id(), ordering);
     }
-    for hundred in 0..10 {
+    for hundred in 0..hundreds {
         let names: Vec<_> =
             (0..100).map(|at| (format!("{hundred}-{at}"), format!("key {}", at % 10))).collect();
         checker.publish_begins(&names);
@@ -245,8 +246,20 @@ async fn a_lane_has_one_push_under_way_however_many_the_endpoint_takes() {
     checker.until_owed(0).await;
     assert_eq!(checker.faults(), [""; 0]);
     let seen = receiver.seen();
-    assert_eq!(seen.pushes.len(), 3_000);
-    assert_eq!(seen.open_max("/fifo"), 1);
+    assert_eq!((seen.pushes.len(), seen.open_max("/fifo")), (hundreds * 300, 1));
+    receiver
+}
+
+/// A subscription with so much to send is driven by several tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lane_has_one_push_under_way_though_several_tasks_push() {
+    let seen = push_in_lanes(50).await.seen();
+    assert!(seen.open_max("/keys") <= 10, "{}", seen.open_max("/keys"));
+}
+
+#[tokio::test]
+async fn a_lane_has_one_push_under_way_however_many_the_endpoint_takes() {
+    let seen = push_in_lanes(10).await.seen();
     assert!((5..=10).contains(&seen.open_max("/keys")), "{}", seen.open_max("/keys"));
     assert!(seen.open_max("/plain") > 10, "{}", seen.open_max("/plain"));
 }

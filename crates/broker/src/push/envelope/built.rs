@@ -1,6 +1,7 @@
 //! The JSON of messages that were built lately.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use domain::message::Malformed;
@@ -19,6 +20,17 @@ const MESSAGES_MAX: usize = 4_096;
 #[derive(Default)]
 pub(crate) struct Built {
     kept: Mutex<Kept>,
+    readers: Mutex<HashMap<TopicId, Weak<Readers>>>,
+}
+
+/// Held by each who makes requests of one topic's messages.
+pub(crate) struct Readers(());
+
+impl Readers {
+    /// Whether what one builds may be of use to another.
+    pub(crate) fn are_several(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
+    }
 }
 
 type Key = (TopicId, Offset);
@@ -31,6 +43,18 @@ struct Kept {
 }
 
 impl Built {
+    /// Joins those who make requests of a topic's messages.
+    pub(crate) fn join(&self, topic: TopicId) -> Arc<Readers> {
+        let mut readers = self.readers.lock();
+        if let Some(readers) = readers.get(&topic).and_then(Weak::upgrade) {
+            return readers;
+        }
+        readers.retain(|_, readers| readers.strong_count() > 0);
+        let joined = Arc::new(Readers(()));
+        readers.insert(topic, Arc::downgrade(&joined));
+        joined
+    }
+
     /// The JSON of `record` of `topic`, made if it is not kept.
     pub(crate) fn get_or_build(&self, topic: TopicId, record: &Record) -> Result<Bytes, Malformed> {
         let key = (topic, record.offset);
@@ -82,6 +106,17 @@ mod tests {
         assert_eq!(first.as_ptr(), second.as_ptr());
         assert_eq!(first, other);
         assert_ne!(first.as_ptr(), other.as_ptr());
+    }
+
+    #[test]
+    fn who_reads_a_topic_alone_is_told_so() {
+        let built = Built::default();
+        let (one, other) = (built.join(TopicId(1)), built.join(TopicId(2)));
+        assert!(!one.are_several() && !other.are_several());
+        let two = built.join(TopicId(1));
+        assert!(one.are_several() && two.are_several() && !other.are_several());
+        drop(one);
+        assert!(!two.are_several());
     }
 
     #[test]

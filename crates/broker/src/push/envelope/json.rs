@@ -6,40 +6,57 @@ use bytes::Bytes;
 use domain::Record;
 use domain::message::{Malformed, Part, parts};
 
-use crate::rfc3339;
+use crate::{decimal, rfc3339};
 
 /// The message as Google's JSON object has it. It is the same for all subscriptions.
 pub(crate) fn message_json(record: &Record) -> Result<Bytes, Malformed> {
+    let mut out = Vec::with_capacity(message_bytes(record));
+    put_message(&mut out, record)?;
+    Ok(out.into())
+}
+
+/// About how many bytes the JSON of a message takes.
+pub(super) fn message_bytes(record: &Record) -> usize {
     // Base64 takes a third more, ids and times stand twice, and most texts need no escapes.
     const AROUND: usize = 256;
-    let mut out = Vec::with_capacity(record.body.len() / 3 * 4 + AROUND);
+    record.body.len() / 3 * 4 + AROUND
+}
+
+/// Appends the message as JSON.
+pub(super) fn put_message(out: &mut Vec<u8>, record: &Record) -> Result<(), Malformed> {
     let (mut data, mut ordering_key): (&[u8], &str) = (&[], "");
+    let mut has_attributes = false;
     out.push(b'{');
     for part in parts(&record.body) {
         match part? {
             Part::Data(bytes) => data = bytes,
             Part::OrderingKey(key) => ordering_key = key,
-            Part::Attribute(key, value) => put_attribute(&mut out, key, value),
+            Part::Attribute(key, value) => {
+                let is_first = !std::mem::replace(&mut has_attributes, true);
+                out.extend_from_slice(if is_first { b"\"attributes\":{" } else { b"," });
+                put_string(out, key);
+                out.push(b':');
+                put_string(out, value);
+            }
         }
     }
-    if out.len() > 1 {
+    if has_attributes {
         out.extend_from_slice(b"},");
     }
     if !data.is_empty() {
         out.extend_from_slice(b"\"data\":\"");
-        put_base64(&mut out, data);
+        put_base64(out, data);
         out.extend_from_slice(b"\",");
     }
-    let id = record.offset.to_string();
-    put_twice(&mut out, "messageId", "message_id", &id);
+    put_twice(out, "messageId", "message_id", |out| decimal::put(out, record.offset.0, 0));
     out.push(b',');
-    put_twice(&mut out, "publishTime", "publish_time", &rfc3339::text(record.publish_time));
+    put_twice(out, "publishTime", "publish_time", |out| rfc3339::put(out, record.publish_time));
     if !ordering_key.is_empty() {
         out.extend_from_slice(b",\"orderingKey\":");
-        put_string(&mut out, ordering_key);
+        put_string(out, ordering_key);
     }
     out.push(b'}');
-    Ok(out.into())
+    Ok(())
 }
 
 /// The data of the message. Copied: the record is part of a large buffer, which a request that
@@ -54,19 +71,19 @@ pub(super) fn data(record: &Record) -> Result<Bytes, Malformed> {
     Ok(Bytes::copy_from_slice(found))
 }
 
-fn put_attribute(out: &mut Vec<u8>, key: &str, value: &str) {
-    let is_first = out.len() == 1;
-    out.extend_from_slice(if is_first { b"\"attributes\":{" } else { b"," });
-    put_string(out, key);
-    out.push(b':');
-    put_string(out, value);
-}
-
 /// `"one":"text","two":"text"`, for a text without anything to escape.
-fn put_twice(out: &mut Vec<u8>, one: &str, two: &str, text: &str) {
-    for piece in ["\"", one, "\":\"", text, "\",\"", two, "\":\"", text, "\""] {
+fn put_twice(out: &mut Vec<u8>, one: &str, two: &str, put_text: impl FnOnce(&mut Vec<u8>)) {
+    for piece in ["\"", one, "\":\""] {
         out.extend_from_slice(piece.as_bytes());
     }
+    let begin = out.len();
+    put_text(out);
+    let end = out.len();
+    for piece in ["\",\"", two, "\":\""] {
+        out.extend_from_slice(piece.as_bytes());
+    }
+    out.extend_from_within(begin..end);
+    out.push(b'"');
 }
 
 fn put_base64(out: &mut Vec<u8>, data: &[u8]) {

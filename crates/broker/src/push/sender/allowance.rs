@@ -24,9 +24,8 @@ pub(super) struct Allowance<'a> {
 }
 
 impl<'a> Allowance<'a> {
-    /// `timeout` from now for the endpoint, and as long again for waiting.
-    pub(super) fn new(clock: &'a dyn Clock, timeout: Duration) -> Self {
-        let deadline = clock.now().plus(timeout);
+    /// `timeout` for the endpoint, which is over at `deadline`, and as long again for waiting.
+    pub(super) fn new(clock: &'a dyn Clock, timeout: Duration, deadline: Moment) -> Self {
         Self { clock, timeout, deadline, wait_left: timeout.min(WAIT_MAX) }
     }
 

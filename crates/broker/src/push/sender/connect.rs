@@ -90,8 +90,7 @@ impl Connector {
         let stream = self.secure(endpoint, stream, address, until).await?;
         let host = host_header(endpoint);
         let host = host.map_err(|problem| trouble::connect(endpoint, addresses, &problem))?;
-        let line = Line::open(stream, address, host).await;
-        line.map(Box::new).map_err(|error| trouble::protocol(endpoint, address, Some(&error)))
+        Ok(Box::new(Line::new(stream, address, host)))
     }
 
     async fn reach(

@@ -1,81 +1,107 @@
 //! One connection that is kept: a request goes out, its answer comes back, then the next.
 //!
-//! Nothing runs beside the request: whoever waits for the answer moves the connection along in the
-//! same poll. What hyper passes between its two halves is therefore asked for with a waker that
-//! does nothing, since a real one would only wake the task that is running already.
+//! HTTP/1.1 and as little of it as a push needs. Nothing runs beside the request: whoever waits for
+//! the answer moves the connection along. Never HTTP/2: one request is in flight on a connection,
+//! so that receivers see each endpoint's requests in the order they were sent.
 
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body::Body;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use bytes::{Buf, Bytes, BytesMut};
+use domain::Moment;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 
+use super::body::{Body, Reading};
+use super::head::{self, BadHead, HEAD_BYTES_MAX, Head};
+use super::outgoing::Outgoing;
 use super::stream::Stream;
-use crate::push::exchange::ANSWER_BYTES_MAX;
+use crate::clock::Clock;
+use crate::push::exchange::{Answer, Request};
 
-/// Most bytes of an answer's head. hyper itself allows 100 headers at most.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long the body of an answer is read: the status has decided already.
+const BODY_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes read at a time, of which a connection keeps the room. Most answers are smaller.
+const READ_BYTES: usize = 1024;
+/// Bytes read at a time of answers that turn out to be large.
+const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// An open connection.
 pub(super) struct Line {
-    requests: http1::SendRequest<Full<Bytes>>,
-    connection: http1::Connection<TokioIo<Stream>, Full<Bytes>>,
-    is_over: bool,
+    stream: Stream,
+    address: SocketAddr,
+    host: HeaderValue,
     is_used: bool,
     /// Whether a byte went out since the last request was made; see `Socket`.
     has_begun: Arc<AtomicBool>,
-    /// The last informational status that came in, 0 for none.
-    informational: Arc<AtomicU16>,
-    address: SocketAddr,
-    host: HeaderValue,
+    outgoing: Outgoing,
+    is_sent: bool,
+    /// Why no more of the request can go out. There may be an answer all the same.
+    stopped: Option<io::Error>,
+    read: BytesMut,
+    /// How much of a head that is not whole was looked at.
+    looked_at: usize,
+    phase: Phase,
+    /// Kept from one request to the next: it wakes too early then, and is set anew only if so.
+    timer: Option<(Moment, BoxFuture<'static, ()>)>,
 }
 
-/// What came back, its body not yet read.
-pub(super) enum Reply {
-    /// A 102: the endpoint has the request, and says no more yet.
-    Processing,
-    Response(Response<Incoming>),
+enum Phase {
+    /// Between two requests.
+    Ready,
+    Head,
+    Body(Begun),
+    /// Nothing can be sent any more.
+    Over,
+}
+
+/// An answer whose body is being read.
+struct Begun {
+    head: Head,
+    body: Body,
+    until: Option<Moment>,
 }
 
 /// Nothing came back.
-pub(super) struct Unanswered {
-    pub(super) error: Option<hyper::Error>,
-    /// Whether not a byte of the request went out, because the endpoint had closed the connection
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// Not in time.
+    Late,
+    /// Not a byte of the request went out, because the endpoint had closed the connection
     /// already. Only told of connections that were used before.
-    pub(super) is_unsent: bool,
+    Unsent,
+    /// The endpoint closed the connection before its answer.
+    Closed,
+    /// The connection broke.
+    Broken(io::Error),
+    /// What came is no answer.
+    BadHead(BadHead),
 }
 
 impl Line {
-    /// Speaks HTTP/1.1 over `stream`. Never HTTP/2: one request is in flight on a connection, so
-    /// that receivers see each endpoint's requests in the order they were sent.
-    pub(super) async fn open(
-        stream: Stream,
-        address: SocketAddr,
-        host: HeaderValue,
-    ) -> Result<Self, hyper::Error> {
-        let mut builder = http1::Builder::new();
-        // The buffer alone is no bound: it may take in a head that is a little larger.
-        builder.max_buf_size(HEAD_BYTES_MAX).max_header_size(HEAD_BYTES_MAX);
+    pub(super) fn new(stream: Stream, address: SocketAddr, host: HeaderValue) -> Self {
         let has_begun = stream.has_begun();
-        let (requests, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        Ok(Self {
-            requests,
-            connection,
-            is_over: false,
-            is_used: false,
-            has_begun,
-            informational: Arc::default(),
+        Self {
+            stream,
             address,
             host,
-        })
+            is_used: false,
+            has_begun,
+            outgoing: Outgoing::default(),
+            is_sent: true,
+            stopped: None,
+            read: BytesMut::new(),
+            looked_at: 0,
+            phase: Phase::Ready,
+            timer: None,
+        }
     }
 
     /// The address it is connected to.
@@ -83,120 +109,189 @@ impl Line {
         self.address
     }
 
-    /// The `host` header of its requests.
-    pub(super) fn host(&self) -> &HeaderValue {
-        &self.host
+    /// Whether the last answer was read whole and another request may follow.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready) && self.read.is_empty()
     }
 
-    /// Whether another request may be sent: the last answer has been read, and the endpoint has
-    /// not closed the connection as far as can be seen without asking it.
-    pub(super) fn is_ready(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.is_over && self.requests.is_ready()
+    /// Whether the endpoint has not closed the connection, as far as the runtime knows. Between
+    /// two requests nothing should come in.
+    pub(super) fn is_open(&mut self) -> bool {
+        self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Sends a request and waits for the head of its answer.
-    pub(super) async fn ask(
-        mut self: Box<Self>,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<(Box<Self>, Reply), Unanswered> {
+    /// Takes a request, which goes out when the answer is polled for.
+    pub(super) fn begin(&mut self, request: &Request) {
         if self.is_used {
             self.has_begun.store(false, Ordering::Relaxed);
         }
         self.is_used = true;
-        self.informational.store(0, Ordering::Relaxed);
-        let informational = Arc::clone(&self.informational);
-        hyper::ext::on_informational(&mut request, move |response| {
-            informational.store(response.status().as_u16(), Ordering::Relaxed);
-        });
-        let reply = self.requests.try_send_request(request);
-        // Out of the runtime's budget, since a future that has used it up asks to be woken by the
-        // waker at hand, which does nothing here.
-        let mut reply = pin!(tokio::task::unconstrained(reply));
-        let reply = std::future::poll_fn(|context| {
-            self.drive(context);
-            if self.informational.load(Ordering::Relaxed) == StatusCode::PROCESSING.as_u16() {
-                return Poll::Ready(Ok(Reply::Processing));
-            }
-            match reply.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Ok(response)) => Poll::Ready(Ok(Reply::Response(response))),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(Some(error))),
-                Poll::Pending if self.is_over => Poll::Ready(Err(None)),
-                Poll::Pending => Poll::Pending,
-            }
-        });
-        match reply.await {
-            Ok(reply) => Ok((self, reply)),
-            Err(Some(error)) => {
-                let was_sent = error.message().is_none() && self.has_begun.load(Ordering::Relaxed);
-                Err(Unanswered { error: Some(error.into_error()), is_unsent: !was_sent })
-            }
-            Err(None) => Err(Unanswered { error: None, is_unsent: false }),
-        }
+        self.outgoing = Outgoing::new(request, &self.host);
+        self.is_sent = false;
+        self.phase = Phase::Head;
     }
 
-    /// Adds to `body` what has come of it. Ready with whether it is complete; if it is not, it
-    /// broke off or is too large.
-    pub(super) fn poll_body(
+    /// Sends what is left of the request and reads its answer. The status line decides: a body
+    /// that stalls, breaks or does not end is cut off.
+    pub(super) fn poll_answer(
         &mut self,
-        incoming: &mut Incoming,
-        body: &mut Gathered,
+        clock: &dyn Clock,
+        deadline: Moment,
         context: &mut Context<'_>,
-    ) -> Poll<bool> {
-        let mut is_driven = false;
+    ) -> Poll<Result<Answer, Unanswered>> {
+        if self.stopped.is_none()
+            && let Poll::Ready(Err(error)) = self.poll_write(context)
+        {
+            if !self.has_begun.load(Ordering::Relaxed) {
+                return Poll::Ready(Err(Unanswered::Unsent));
+            }
+            self.stopped = Some(error);
+        }
         loop {
-            let mut quiet = Context::from_waker(Waker::noop());
-            match Pin::new(&mut *incoming).poll_frame(&mut quiet) {
-                Poll::Ready(None) => return Poll::Ready(true),
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
-                Poll::Ready(Some(Ok(frame))) => {
-                    // What is no data are trailers, in which nothing is looked for.
-                    if frame.into_data().is_ok_and(|bytes| !body.add(bytes)) {
-                        return Poll::Ready(false);
-                    }
-                    is_driven = false;
-                }
-                Poll::Pending if is_driven && self.is_over => return Poll::Ready(false),
-                Poll::Pending if is_driven => return Poll::Pending,
-                Poll::Pending => {
-                    self.drive(context);
-                    is_driven = true;
-                }
+            match self.advance() {
+                Ok(Some(answer)) => return Poll::Ready(Ok(answer)),
+                Ok(None) => {}
+                Err(bad) => return Poll::Ready(Err(Unanswered::BadHead(bad))),
+            }
+            match self.poll_read(context) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(self.ended(None)),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(self.ended(Some(error))),
+                Poll::Pending => break,
             }
         }
+        let until = match &mut self.phase {
+            Phase::Body(Begun { until: Some(until), .. }) => *until,
+            Phase::Body(Begun { until, .. }) => {
+                self.timer = None;
+                *until.insert(deadline.min(clock.now().plus(BODY_TIME_MAX)))
+            }
+            _ => deadline,
+        };
+        ready!(self.poll_timer(clock, until, context));
+        Poll::Ready(self.cut_off().ok_or(Unanswered::Late))
     }
 
-    fn drive(&mut self, context: &mut Context<'_>) {
-        if !self.is_over {
-            self.is_over = Pin::new(&mut self.connection).poll(context).is_ready();
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_sent {
+            return Poll::Ready(Ok(()));
+        }
+        while !self.outgoing.is_sent() {
+            let stream = Pin::new(&mut self.stream);
+            let count = ready!(match self.outgoing.left() {
+                (left, []) => stream.poll_write(context, left),
+                (head, body) => {
+                    let slices = [IoSlice::new(head), IoSlice::new(body)];
+                    stream.poll_write_vectored(context, &slices)
+                }
+            })?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.outgoing.advance(count);
+        }
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        // The memory is of use to others while the answer is awaited.
+        self.outgoing = Outgoing::default();
+        self.is_sent = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.read.capacity() - self.read.len() < READ_BYTES / 2 {
+            let is_large = self.read.len() >= READ_BYTES / 2;
+            self.read.reserve(if is_large { READ_BYTES_MAX } else { READ_BYTES });
+        }
+        pin!(self.stream.read_buf(&mut self.read)).poll(context)
+    }
+
+    /// Looks at what was read. Returns the answer once it is whole.
+    fn advance(&mut self) -> Result<Option<Answer>, BadHead> {
+        while matches!(self.phase, Phase::Head) && self.has_new_line() {
+            let Some(head) = head::parse(&self.read)? else {
+                self.looked_at = self.read.len();
+                return Ok(None);
+            };
+            self.read.advance(head.bytes);
+            self.looked_at = 0;
+            if head.status == StatusCode::PROCESSING {
+                // The final answer would still come: the connection cannot be used again.
+                self.phase = Phase::Over;
+                return Ok(Some(self.answer(head.status, HeaderMap::new(), Bytes::new())));
+            }
+            if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
+                continue;
+            }
+            let body = Body::new(head.framing);
+            self.phase = Phase::Body(Begun { head, body, until: None });
+        }
+        let Phase::Body(begun) = &mut self.phase else { return Ok(None) };
+        Ok(match begun.body.take(&mut self.read) {
+            Reading::On => None,
+            Reading::Over => self.cut_off(),
+            Reading::Done => {
+                let is_kept = begun.head.is_kept && self.is_sent;
+                let answer = self.cut_off();
+                if is_kept {
+                    self.phase = Phase::Ready;
+                }
+                if self.read.is_empty() && self.read.capacity() > READ_BYTES {
+                    self.read = BytesMut::new();
+                }
+                answer
+            }
+        })
+    }
+
+    /// Whether it may pay to look at a head: what drips in byte by byte is not parsed each time.
+    fn has_new_line(&self) -> bool {
+        let new = self.read.get(self.looked_at..).unwrap_or_default();
+        let is_first = self.looked_at == 0 && !new.is_empty();
+        is_first || self.read.len() >= HEAD_BYTES_MAX || new.contains(&b'\n')
+    }
+
+    /// The connection is at its end.
+    fn ended(&mut self, error: Option<io::Error>) -> Result<Answer, Unanswered> {
+        if let Some(answer) = self.cut_off() {
+            return Ok(answer);
+        }
+        let error = self.stopped.take().or(error);
+        Err(error.map_or(Unanswered::Closed, Unanswered::Broken))
+    }
+
+    /// The answer with as much of its body as there is; `None` if it has not begun. The connection
+    /// is of no more use.
+    fn cut_off(&mut self) -> Option<Answer> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Body(Begun { head, body, .. }) => {
+                Some(self.answer(head.status, head.headers, body.into_bytes()))
+            }
+            _ => None,
         }
     }
-}
 
-/// As much of a body as is kept. Most come in one piece, which is not copied.
-#[derive(Default)]
-pub(super) struct Gathered {
-    first: Bytes,
-    all: BytesMut,
-}
-
-impl Gathered {
-    /// Adds bytes; `false` = they were too many, and only the first of them are kept.
-    fn add(&mut self, mut bytes: Bytes) -> bool {
-        let room = ANSWER_BYTES_MAX - self.first.len().max(self.all.len());
-        let fits = bytes.len() <= room;
-        bytes.truncate(room);
-        if self.first.is_empty() && self.all.is_empty() {
-            self.first = bytes;
-        } else {
-            self.all.extend_from_slice(&std::mem::take(&mut self.first));
-            self.all.extend_from_slice(&bytes);
-        }
-        fits
+    fn answer(&self, status: StatusCode, headers: HeaderMap, body: Bytes) -> Answer {
+        Answer { status, headers, body, address: self.address }
     }
 
-    /// The bytes.
-    pub(super) fn into_bytes(self) -> Bytes {
-        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    fn poll_timer(
+        &mut self,
+        clock: &dyn Clock,
+        until: Moment,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            match &mut self.timer {
+                Some((at, timer)) if *at <= until => {
+                    ready!(timer.as_mut().poll(context));
+                    let is_over = *at == until;
+                    self.timer = None;
+                    if is_over {
+                        return Poll::Ready(());
+                    }
+                }
+                _ => self.timer = Some((until, clock.sleep_until(until))),
+            }
+        }
     }
 }

@@ -47,15 +47,15 @@ impl Pool {
     pub(super) fn take(&self, endpoint: &Endpoint) -> Option<Box<Line>> {
         loop {
             let mut line = self.shelves.lock().pop(endpoint)?;
-            if line.is_ready() {
+            if line.is_open() {
                 return Some(line);
             }
         }
     }
 
-    /// Keeps a connection for the next request, unless the endpoint has closed it or is not
-    /// through with the last request.
-    pub(super) fn put(self: &Arc<Self>, endpoint: &Endpoint, mut line: Box<Line>) {
+    /// Keeps a connection for the next request, unless the endpoint is not through with the last
+    /// one, or has said more than was asked.
+    pub(super) fn put(self: &Arc<Self>, endpoint: &Endpoint, line: Box<Line>) {
         if self.idle_max == 0 || !line.is_ready() {
             return;
         }

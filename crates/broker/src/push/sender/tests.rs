@@ -13,7 +13,7 @@ use bytes::Bytes;
 use domain::Timestamp;
 use domain::push::Endpoint;
 use futures::future::BoxFuture;
-use http::{HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -117,12 +117,13 @@ impl Fixture {
 
 fn request(endpoint: &str) -> Request {
     Request {
-        endpoint: Endpoint::parse("endpoint", endpoint).unwrap(),
+        endpoint: Arc::new(Endpoint::parse("endpoint", endpoint).unwrap()),
         method: Method::POST,
-        headers: HeaderMap::from_iter([(
+        headers: Arc::new(HeaderMap::from_iter([(
             HeaderName::from_static("x-test"),
             HeaderValue::from_static("yes"),
-        )]),
+        )])),
+        lines: Vec::new(),
         body: Bytes::from_static(b"hello"),
         timeout: 30 * SECOND,
     }

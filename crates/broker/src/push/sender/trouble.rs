@@ -1,12 +1,13 @@
 //! Why there is no answer, in words for the owner of the endpoint. Endpoints are named without
 //! user, password and query, which are secrets.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use domain::push::Endpoint;
 
+use super::head::BadHead;
+use super::line::Unanswered;
 use super::resolve::NoAddress;
 use crate::push::exchange::{Class, NoAnswer};
 
@@ -73,25 +74,23 @@ pub(super) fn tls(endpoint: &Endpoint, address: SocketAddr, problem: &str) -> No
 }
 
 /// The connection ended before an answer, or what came is no HTTP.
-pub(super) fn protocol(
-    endpoint: &Endpoint,
-    address: SocketAddr,
-    error: Option<&hyper::Error>,
-) -> NoAnswer {
+pub(super) fn protocol(endpoint: &Endpoint, address: SocketAddr, why: &Unanswered) -> NoAnswer {
     let shown = endpoint.shown();
-    let message = match error {
-        Some(error) if error.is_parse_too_large() => {
+    let message = match why {
+        Unanswered::BadHead(BadHead::TooLarge) => {
             format!(
                 "the head of the answer of {shown} is too large: 64 KiB and 100 headers are allowed"
             )
         }
-        Some(error) if error.is_parse() => {
-            format!("what {shown} answered is not HTTP/1.1: {}", in_words(error))
+        Unanswered::BadHead(BadHead::NotHttp(problem)) => {
+            format!("what {shown} answered is not HTTP/1.1: {problem}")
         }
-        Some(error) if !error.is_incomplete_message() => {
-            format!("the connection to {shown} broke before an answer: {}", in_words(error))
+        Unanswered::Broken(error) => {
+            format!("the connection to {shown} broke before an answer: {error}")
         }
-        Some(_) | None => format!("{shown} closed the connection before it answered"),
+        Unanswered::Closed | Unanswered::Unsent | Unanswered::Late => {
+            format!("{shown} closed the connection before it answered")
+        }
     };
     no_answer(Class::Protocol, message, Some(address))
 }
@@ -103,16 +102,4 @@ fn no_answer(class: Class, message: String, address: Option<SocketAddr>) -> NoAn
 /// Our limits are to blame.
 fn ours(message: String) -> NoAnswer {
     NoAnswer { is_ours: true, ..no_answer(Class::Connect, message, None) }
-}
-
-/// The error and what caused it, in one line.
-fn in_words(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        words.push_str(": ");
-        words.push_str(&error.to_string());
-        source = error.source();
-    }
-    words
 }

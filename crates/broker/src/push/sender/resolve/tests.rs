@@ -38,7 +38,8 @@ fn resolver(is_open: bool) -> (Resolver, Arc<Counting>, Arc<FakeClock>) {
 
 async fn find(resolver: &Resolver, name: &str) -> Result<Addresses, NoAddress> {
     let clock = Arc::clone(&resolver.clock);
-    let mut allowance = Allowance::new(&*clock, Duration::from_secs(30));
+    let timeout = Duration::from_secs(30);
+    let mut allowance = Allowance::new(&*clock, timeout, clock.now().plus(timeout));
     resolver.addresses(name, &mut allowance).await
 }
 

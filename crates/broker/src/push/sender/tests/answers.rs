@@ -286,3 +286,22 @@ async fn dropping_the_future_closes_the_connection_at_once() {
     sending.abort();
     assert_eq!(told.recv().await, Some("closed"));
 }
+
+#[tokio::test]
+async fn an_answer_that_comes_byte_by_byte_is_read_whole() {
+    let peer = Peer::start(|mut call: Call| async move {
+        while call.request().await.is_some() {
+            for byte in "HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 2\r\n\r\nok".chars() {
+                call.write(&byte.to_string()).await;
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+    .await;
+    let fixture = Fixture::new();
+    for _ in 0..2 {
+        let answer = fixture.send(to(peer.address)).await.unwrap();
+        assert_eq!((answer.headers["x"].to_str().unwrap(), &answer.body[..]), ("y", &b"ok"[..]));
+    }
+    assert_eq!(peer.accepts(), 1);
+}

@@ -47,7 +47,7 @@ async fn an_unknown_host_is_named() {
     let message = assert_class(fixture.send(request("http://nowhere/")).await, Class::Dns);
     assert!(message.contains("nowhere") && message.contains("name not known"), "{message}");
 
-    let sender = Sender::new(options(), Arc::new(FakeClock::default())).unwrap();
+    let sender = Arc::new(Sender::new(options(), Arc::new(FakeClock::default())).unwrap());
     let result = sender.send(request("http://nonexistent.invalid/x")).await;
     let message = assert_class(result, Class::Dns);
     assert!(message.contains("nonexistent.invalid"), "{message}");
@@ -56,7 +56,7 @@ async fn an_unknown_host_is_named() {
 #[tokio::test]
 async fn the_systems_names_are_found() {
     let peer = Peer::answering(OK).await;
-    let sender = Sender::new(options(), Arc::new(FakeClock::default())).unwrap();
+    let sender = Arc::new(Sender::new(options(), Arc::new(FakeClock::default())).unwrap());
     let endpoint = format!("http://localhost:{}/", peer.address.port());
     let answer = sender.send(request(&endpoint)).await.unwrap();
     assert_eq!(answer.address, peer.address);
@@ -103,7 +103,7 @@ async fn private_addresses_are_refused_however_they_are_written() {
 #[tokio::test]
 async fn odd_spellings_of_addresses_are_judged_by_what_they_lead_to() {
     let guarded = SenderOptions { guard: Guard::default(), ..options() };
-    let sender = Sender::new(guarded, Arc::new(FakeClock::default())).unwrap();
+    let sender = Arc::new(Sender::new(guarded, Arc::new(FakeClock::default())).unwrap());
     for host in ["127.1", "2130706433", "0x7f.0.0.1", "017700000001", "0"] {
         let result = sender.send(request(&format!("http://{host}:9/"))).await;
         let class = result.map(|answer| answer.status).unwrap_err().class;

@@ -1,0 +1,194 @@
+//! Who drives a pusher: one hand, and others beside it while there is much to send.
+//!
+//! ```text
+//!   first hand   requests, answers ─┐
+//!   other hands  requests, answers ─┴─► pusher, under one lock: settles, leases
+//! ```
+//!
+//! Each hand is driven by a task of its own and has requests of its own, which it writes and whose
+//! answers it reads without the pusher's lock. What the pusher as a whole waits for (records, room,
+//! the end of a pause) wakes the first hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+
+use super::flight::{Ended, Exchange};
+use super::pusher::{Pusher, Turned, settling};
+use super::scheduler::Shared;
+use crate::spawn;
+use crate::subscription::Subscription;
+
+/// Answers that are settled at a time.
+const ANSWERS_MAX: usize = 32;
+/// Turns in a row before others get theirs.
+const TURNS_MAX: usize = 32;
+/// So much done in a row shows that there is work for another hand.
+const BUSY_FROM: usize = 64;
+
+/// A pusher and its hands. Dropping it ends pushing, and cuts off what is in flight.
+pub(super) struct Crew {
+    work: Arc<Work>,
+}
+
+/// What the hands share.
+struct Work {
+    pusher: Mutex<Pusher>,
+    first: Arc<Hand>,
+    /// Wakes the first hand.
+    caller: Waker,
+    /// A bug of ours broke a hand off.
+    is_broken: AtomicBool,
+}
+
+/// Requests that one task drives.
+pub(super) struct Hand {
+    pub(super) number: usize,
+    requests: Mutex<FuturesUnordered<Exchange>>,
+    waker: AtomicWaker,
+}
+
+/// Wakes a hand.
+struct Caller(Arc<Hand>);
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+}
+
+impl Hand {
+    fn new(number: usize) -> Arc<Self> {
+        Arc::new(Self { number, requests: Mutex::default(), waker: AtomicWaker::new() })
+    }
+
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Takes requests to send.
+    pub(super) fn send(&self, requests: impl IntoIterator<Item = Exchange>) {
+        self.requests.lock().extend(requests);
+    }
+
+    /// Ends all of its requests at once.
+    pub(super) fn cut_off(&self) {
+        self.requests.lock().clear();
+    }
+
+    /// Moves its requests along; returns those that are over.
+    fn take_ended(&self, context: &mut Context<'_>) -> Vec<Ended> {
+        let (mut requests, mut ended) = (self.requests.lock(), Vec::new());
+        while ended.len() < ANSWERS_MAX
+            && let Poll::Ready(Some(one)) = requests.poll_next_unpin(context)
+        {
+            ended.push(one);
+        }
+        ended
+    }
+}
+
+impl Crew {
+    /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
+    pub(super) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>) -> Option<Self> {
+        let first = Hand::new(0);
+        let pusher = Mutex::new(Pusher::new(shared, subscription, Arc::clone(&first))?);
+        let caller = Waker::from(Arc::new(Caller(Arc::clone(&first))));
+        let work = Work { pusher, first, caller, is_broken: AtomicBool::new(false) };
+        Some(Self { work: Arc::new(work) })
+    }
+
+    /// Looks at the settings and at the server anew. False: pushing ends here.
+    pub(super) fn look_again(&self) -> bool {
+        self.work.pusher.lock().look_again()
+    }
+
+    /// Whether it signs tokens.
+    pub(super) fn needs_keys(&self) -> bool {
+        self.work.pusher.lock().needs_keys()
+    }
+
+    /// Sends and settles as the first hand until there is nothing to do. Ready when all has
+    /// drained, or with `false` if a hand broke off.
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<bool> {
+        let work = &self.work;
+        work.first.waker.register(context.waker());
+        if work.is_broken.load(Ordering::SeqCst) {
+            return Poll::Ready(false);
+        }
+        let (polled, done) = work.poll(&work.first, context);
+        if done >= BUSY_FROM {
+            work.call_help();
+        }
+        polled.map(|()| true)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.work.pusher.lock().end();
+    }
+}
+
+impl Work {
+    /// Ready when the hand is no longer needed. Also says how much it did.
+    fn poll(&self, hand: &Arc<Hand>, context: &mut Context<'_>) -> (Poll<()>, usize) {
+        let mut done = 0;
+        for _ in 0..TURNS_MAX {
+            let ended = hand.take_ended(context);
+            done += ended.len();
+            let judged = settling::judge(ended);
+            let mut calling = Context::from_waker(&self.caller);
+            let turned = self.pusher.lock().turn(hand, judged, &mut calling);
+            match turned {
+                Turned::On => {}
+                Turned::Wait => return (Poll::Pending, done),
+                Turned::Done => return (Poll::Ready(()), done),
+            }
+        }
+        context.waker().wake_by_ref();
+        (Poll::Pending, done)
+    }
+
+    /// Has another hand join, if one may.
+    fn call_help(self: &Arc<Self>) {
+        let mut pusher = self.pusher.lock();
+        let Some(number) = pusher.wants_hand() else { return };
+        let hand = Hand::new(number);
+        pusher.add_hand(Arc::clone(&hand));
+        drop(pusher);
+        let mut helping = Helping { work: Arc::clone(self), hand, is_done: false };
+        let help = std::future::poll_fn(move |context| helping.poll(context));
+        drop(spawn::named("push hand", tokio::task::unconstrained(help)));
+    }
+}
+
+/// The work of a hand that is not the first.
+struct Helping {
+    work: Arc<Work>,
+    hand: Arc<Hand>,
+    is_done: bool,
+}
+
+impl Helping {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.hand.waker.register(context.waker());
+        let (polled, _) = self.work.poll(&self.hand, context);
+        self.is_done = polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for Helping {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.work.is_broken.store(true, Ordering::SeqCst);
+            self.work.first.wake();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A request in flight: what it carries, and how it gets there.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use domain::Moment;
+use domain::delivery::{AckId, ConsumerId, Lease};
+
+use super::budget::Slot;
+use super::endpoint::Pass;
+use super::envelope::Chain;
+use super::exchange::{Answer, NoAnswer};
+use super::maker::{Maker, Unsendable};
+use super::memory::Hold;
+use super::sender::Sending;
+
+/// What a request in flight holds.
+pub(super) struct Flight {
+    pub(super) consumer: ConsumerId,
+    pub(super) leases: Arc<[Sent]>,
+    pub(super) started: Moment,
+    pub(super) pass: Pass,
+    pub(super) slot: Slot,
+    /// Which hand has it.
+    pub(super) hand: usize,
+    /// The memory of its body.
+    pub(super) hold: Hold,
+}
+
+/// A lease in flight, without its record.
+pub(super) struct Sent {
+    pub(super) ack_id: AckId,
+    pub(super) attempt: u32,
+    pub(super) lane: Option<Arc<str>>,
+}
+
+/// A request under way. It is made when it is polled first.
+pub(super) struct Exchange {
+    /// The number of its flight.
+    pub(super) key: u64,
+    pub(super) leases: Arc<[Sent]>,
+    pub(super) started: Moment,
+    pub(super) maker: Arc<Maker>,
+    pub(super) stage: Stage,
+}
+
+pub(super) enum Stage {
+    Leased(Vec<Lease>, Option<Chain>),
+    Sending(Sending),
+}
+
+/// A request that is over.
+pub(super) struct Ended {
+    pub(super) key: u64,
+    pub(super) leases: Arc<[Sent]>,
+    pub(super) started: Moment,
+    pub(super) maker: Arc<Maker>,
+    pub(super) result: Result<Result<Answer, NoAnswer>, Unsendable>,
+}
+
+impl Exchange {
+    fn end(&self, result: Result<Result<Answer, NoAnswer>, Unsendable>) -> Poll<Ended> {
+        let (leases, maker) = (Arc::clone(&self.leases), Arc::clone(&self.maker));
+        Poll::Ready(Ended { key: self.key, leases, started: self.started, maker, result })
+    }
+}
+
+impl Future for Exchange {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::Leased(leases, chain) = &mut self.stage {
+            let (leases, chain) = (std::mem::take(leases), chain.take());
+            match self.maker.send(&leases, chain) {
+                Ok(sending) => self.stage = Stage::Sending(sending),
+                Err(error) => return self.end(Err(error)),
+            }
+        }
+        let Stage::Sending(sending) = &mut self.stage else { return Poll::Pending };
+        match Pin::new(sending).poll(context) {
+            Poll::Ready(answer) => self.end(Ok(answer)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -3,6 +3,7 @@
 mod about;
 mod acks;
 mod attempts;
+mod backups;
 mod lanes;
 mod letters;
 mod paging;
@@ -21,6 +22,7 @@ use domain::Timestamp;
 pub(crate) use about::About;
 pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
 pub(crate) use attempts::{AttemptsPage, ListAttempts};
+pub(crate) use backups::Backups;
 pub(crate) use lanes::{LanesPage, ListLanes};
 pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
 pub(crate) use peeking::PeekMessages;
@@ -34,11 +36,12 @@ pub(crate) struct Api {
     /// How long a Pull waits for a message.
     pull_wait: Duration,
     about: Option<Arc<About>>,
+    backups: Option<Arc<Backups>>,
 }
 
 impl Api {
     pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
-        Self { broker, clock, pull_wait, about: None }
+        Self { broker, clock, pull_wait, about: None, backups: None }
     }
 
     /// The time of day.

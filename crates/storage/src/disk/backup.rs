@@ -35,8 +35,8 @@ pub struct Backup {
 }
 
 /// Copies the store to the folder `to`, which must not exist; it does once the copy is complete
-/// and durable.
-pub(super) fn backup(shared: &Shared, to: &Path) -> Result<Backup> {
+/// and durable. Those of `others` that are there are copied beside it.
+pub(super) fn backup(shared: &Shared, to: &Path, others: &[PathBuf]) -> Result<Backup> {
     if to.exists() {
         let problem = format!("{} exists already", to.display());
         return Err(unavailable(io::Error::new(io::ErrorKind::AlreadyExists, problem)));
@@ -46,7 +46,7 @@ pub(super) fn backup(shared: &Shared, to: &Path) -> Result<Backup> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unavailable(error)),
         _ => {}
     }
-    let copied = copy(shared, &unfinished).and_then(|backup| {
+    let copied = copy(shared, &unfinished, others).and_then(|backup| {
         finish(&unfinished, to).map_err(unavailable)?;
         Ok(backup)
     });
@@ -72,9 +72,10 @@ fn finish(unfinished: &Path, to: &Path) -> io::Result<()> {
     fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn copy(shared: &Shared, folder: &Path) -> Result<Backup> {
+fn copy(shared: &Shared, folder: &Path, others: &[PathBuf]) -> Result<Backup> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unavailable)?;
     let mut copy = Copy { shared, to: RealDisk::new(folder), segments: BTreeMap::new() };
+    copy_others(others, folder).map_err(unavailable)?;
     shared.attempts.copy_to(&folder.join(attempts::FILE))?;
     copy.segments()?;
     {
@@ -89,6 +90,19 @@ fn copy(shared: &Shared, folder: &Path) -> Result<Backup> {
         copy.to.sync_folder(name).map_err(unavailable)?;
     }
     copy.sum(folder).map_err(unavailable)
+}
+
+fn copy_others(others: &[PathBuf], folder: &Path) -> io::Result<()> {
+    for other in others {
+        let Some(name) = other.file_name() else { continue };
+        let to = folder.join(name);
+        match fs::copy(other, &to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(_) => fs::File::open(&to)?.sync_all()?,
+        }
+    }
+    Ok(())
 }
 
 /// A copy in the making.

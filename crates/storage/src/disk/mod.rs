@@ -171,10 +171,11 @@ impl Handle {
     }
 
     /// Copies the store, while it is in use, to the folder `to`, which must not exist: it does
-    /// once the copy is complete and durable. What was answered before the call is in it. Blocks;
-    /// meanwhile the log grows, and appends wait once it has reached its bound.
-    pub fn backup(&self, to: &Path) -> Result<Backup> {
-        backup::backup(&self.0.shared, to)
+    /// once the copy is complete and durable. What was answered before the call is in it, and
+    /// beside it those of the files `others` that there are. Blocks; meanwhile the log grows, and
+    /// appends wait once it has reached its bound.
+    pub fn backup(&self, to: &Path, others: &[PathBuf]) -> Result<Backup> {
+        backup::backup(&self.0.shared, to, others)
     }
 }
 

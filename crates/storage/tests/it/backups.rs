@@ -33,7 +33,7 @@ fn make_copies(handle: &Handle, expected: &Expected, turns: &Receiver<()>, done:
     for (number, ()) in turns.iter().enumerate() {
         let copy = folder.path().join(number.to_string());
         let answered = expected.answered.load(Ordering::SeqCst);
-        let made = handle.backup(&copy).expect("a copy");
+        let made = handle.backup(&copy, &[]).expect("a copy");
         assert!(made.files >= 3 && made.bytes > 0, "{made:?}");
         check(&copy, expected, answered);
         std::fs::remove_dir_all(&copy).expect("removed");
@@ -114,14 +114,17 @@ async fn a_copy_made_under_load_holds_all_that_was_answered_before() {
 }
 
 #[tokio::test]
-async fn a_copy_has_the_definitions_and_is_opened_under_other_epochs() {
+async fn a_copy_has_the_definitions_and_other_files_and_is_opened_under_other_epochs() {
     let bed = Bed::new();
     let mut owner = Owner::new(bed.open().expect("a fresh store"));
     script::set_up(&mut owner).await.expect("a working store");
     let folder = folder();
     let copy = folder.path().join("copy");
-    bed.handle().backup(&copy).expect("a copy");
-    assert!(bed.handle().backup(&copy).is_err(), "it is there already");
+    let others = ["key.pem", "missing"].map(|name| folder.path().join(name));
+    std::fs::write(&others[0], "a key").expect("written");
+    bed.handle().backup(&copy, &others).expect("a copy");
+    assert!(bed.handle().backup(&copy, &[]).is_err(), "it is there already");
+    assert_eq!(std::fs::read_to_string(copy.join("key.pem")).expect("a copy"), "a key");
     let opened = disk::open(&copy, tiny()).expect("the copy opens");
     let topics = opened.engine.catalogue.list(Kind::Topic, None, 100).await.expect("a list");
     assert_eq!(topics.entries.len(), owner.topics.len());
@@ -140,6 +143,6 @@ async fn a_copy_that_fails_leaves_nothing_behind() {
     let folder = folder();
     let handle = bed.handle();
     bed.close();
-    assert!(handle.backup(&folder.path().join("copy")).is_err());
+    assert!(handle.backup(&folder.path().join("copy"), &[]).is_err());
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }

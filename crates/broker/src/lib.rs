@@ -54,7 +54,7 @@ pub use figures::{FifoFigures, SubscriptionFigures, TopicFigures};
 pub use options::Options;
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::options::{PushOptions, RetryDefault, Success};
-pub use push::token::ISSUER as TOKEN_ISSUER;
+pub use push::token::{ISSUER as TOKEN_ISSUER, KEY_FILE};
 pub use secret::make_secret;
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;

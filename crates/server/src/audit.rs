@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use wire::protobuf;
 
 /// The file in the data folder.
-const NAME: &str = "audit.jsonl";
+pub(crate) const NAME: &str = "audit.jsonl";
 
 /// The file before it.
-const OLD_NAME: &str = "audit.1.jsonl";
+pub(crate) const OLD_NAME: &str = "audit.1.jsonl";
 
 /// A file of this size is replaced by a new one.
 const BYTES_MAX: u64 = 16 << 20;

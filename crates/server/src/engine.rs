@@ -1,10 +1,14 @@
 //! Which engine keeps the messages. The only file that knows concrete engines.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use storage::{Engine, Error, disk, memory};
 
 use crate::config::{self, Config, Storage};
 
-pub(crate) use storage::disk::{Recovery, Report};
+pub(crate) use storage::disk::{Backup as Copied, Recovery, Report};
 
 /// An open store.
 pub(crate) struct Opened {
@@ -25,12 +29,35 @@ pub(crate) enum Closer {
 }
 
 impl Closer {
+    /// Copies the store; `None` if there is nothing on disk.
+    pub(crate) fn copier(&self) -> Option<Copier> {
+        match self {
+            Self::Disk(handle) => Some(Copier(handle.clone())),
+            Self::None => None,
+        }
+    }
+
     /// Writes what is left and lets go of the folder. Blocks.
     pub(crate) fn close(&self) {
         match self {
             Self::Disk(handle) => handle.close(),
             Self::None => {}
         }
+    }
+}
+
+/// Copies a store while it is in use.
+#[derive(Clone)]
+pub(crate) struct Copier(disk::Handle);
+
+impl Copier {
+    /// Copies it to the new folder `to`, with those of the files `others` that there are. Blocks.
+    pub(crate) fn copy(&self, to: &Path, others: &[PathBuf]) -> Result<Copied, Error> {
+        if let Some(parent) = to.parent() {
+            let made = fs::create_dir_all(parent);
+            made.map_err(|error| Error::Unavailable(Arc::new(error)))?;
+        }
+        self.0.backup(to, others)
     }
 }
 
@@ -83,6 +110,6 @@ fn bytes(size: u64) -> usize {
 }
 
 /// Checks every checksum of a store on disk, changing nothing.
-pub(crate) fn verify(folder: &std::path::Path) -> Result<Report, Error> {
+pub(crate) fn verify(folder: &Path) -> Result<Report, Error> {
     disk::verify(folder)
 }

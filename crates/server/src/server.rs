@@ -17,8 +17,8 @@ use tonic::body::Body;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use crate::api::{About, Api};
-use crate::audit::AuditFile;
+use crate::api::{About, Api, Backups};
+use crate::audit::{self, AuditFile};
 use crate::config::{self, Config};
 use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
@@ -117,7 +117,8 @@ impl Server {
         set_health(&health, ServingStatus::Serving).await;
         let connections = Connections::default();
         let api = Api::new(Arc::clone(&broker), Arc::clone(&clock), config.limits.pull_wait)
-            .with_about(about(config, started, clock.wall(), connections.clone()));
+            .with_about(about(config, started, clock.wall(), connections.clone()))
+            .with_backups(closer.copier().map(|copier| backups(config, copier)));
         let metrics = metrics(config, &api, clock, started);
         let body_timeout = config.limits.body_timeout;
         let gate = Gate {
@@ -180,6 +181,12 @@ impl Server {
         let closing = tokio::task::spawn_blocking(move || closer.close());
         within(self.grace.max(CLOSING_MIN), closing).await?.map_err(StopError::Panicked)
     }
+}
+
+fn backups(config: &Config, copier: engine::Copier) -> Backups {
+    let others = [broker::KEY_FILE, audit::NAME, audit::OLD_NAME];
+    let others = others.map(|name| config.data_dir.join(name)).to_vec();
+    Backups::new(copier, config.storage.backup_dir.clone(), others)
 }
 
 fn about(

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use key::Key;
+pub use key::NAME as KEY_FILE;
 
 /// Who tokens say they come from: Google, so that libraries that check it take them.
 pub const ISSUER: &str = "https://accounts.google.com";

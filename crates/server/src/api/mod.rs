@@ -3,6 +3,7 @@
 mod about;
 mod acks;
 mod attempts;
+mod backups;
 mod figures;
 mod lanes;
 mod letters;
@@ -23,6 +24,7 @@ use domain::Timestamp;
 pub(crate) use about::About;
 pub(crate) use acks::{GivenIds, ack_ids, check_ack_bytes};
 pub(crate) use attempts::{AttemptsPage, ListAttempts};
+pub(crate) use backups::Backups;
 pub(crate) use lanes::{LanesPage, ListLanes};
 pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
 pub(crate) use peeking::PeekMessages;
@@ -38,11 +40,12 @@ pub(crate) struct Api {
     about: Option<Arc<About>>,
     /// StreamingPull calls that are open.
     open_streams: Arc<AtomicU64>,
+    backups: Option<Arc<Backups>>,
 }
 
 impl Api {
     pub(crate) fn new(broker: Arc<Broker>, clock: Arc<dyn Clock>, pull_wait: Duration) -> Self {
-        Self { broker, clock, pull_wait, open_streams: Arc::default(), about: None }
+        Self { broker, clock, pull_wait, about: None, open_streams: Arc::default(), backups: None }
     }
 
     /// The time of day.

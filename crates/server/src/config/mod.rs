@@ -173,6 +173,8 @@ pub struct Storage {
     /// Messages of the memory engine.
     #[serde(deserialize_with = "units::bytes")]
     pub memory_max: u64,
+    /// Where backups are made.
+    pub backup_dir: PathBuf,
 }
 
 /// What becomes of messages whose attempts are exhausted.

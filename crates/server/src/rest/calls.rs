@@ -5,7 +5,7 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{attempts, health, lanes, letters, messages, postrider, secrets, to_json};
+use super::{attempts, backups, health, lanes, letters, messages, postrider, secrets, to_json};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -41,6 +41,7 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         | "ListReplays" | "GetReplay" | "CancelReplay" => {
             to_json(&letters::call(api, method.call, request).await?)
         }
+        "MakeBackup" => to_json(&backups::make(api, request).await?),
         "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         "ListAttempts" => to_json(&attempts::list(api, request).await?),

@@ -1,6 +1,7 @@
 //! REST: Google's paths and verbs with JSON bodies, and the few paths that are ours.
 
 mod attempts;
+mod backups;
 mod calls;
 mod figures;
 mod health;

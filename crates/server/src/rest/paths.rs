@@ -37,6 +37,9 @@ static OF_PROJECT: [Method; 2] = [
     method(Verb::Get, "lint", "Lint", Body::None),
 ];
 
+/// Behind nothing, since a backup is of everything.
+static MAKE_BACKUP: Method = method(Verb::Put, "/v1/backups/", "MakeBackup", Body::All);
+
 static GET_REPLAY: Method = method(Verb::Get, "/replays/", "GetReplay", Body::None);
 static CANCEL_REPLAY: Method = method(Verb::Post, ":cancel", "CancelReplay", Body::All);
 
@@ -56,6 +59,9 @@ const fn either(verb: Verb, path: &'static str, call: &'static str, body: Body) 
 pub(super) fn find(verb: &str, path: &str) -> Result<Option<Match>> {
     if let Some(found) = find_of_project(verb, path)? {
         return Ok(Some(found));
+    }
+    if let Some(name) = path.strip_prefix(MAKE_BACKUP.path) {
+        return matched(verb, path, &MAKE_BACKUP, "name", name.to_owned()).map(Some);
     }
     if let Some((topic, id)) = path.rsplit_once(GET_DEAD_LETTER.path)
         && !id.is_empty()

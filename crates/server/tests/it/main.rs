@@ -6,6 +6,7 @@
 )]
 
 mod attempts;
+mod backups;
 mod exactly_once;
 mod hostile;
 mod lanes;

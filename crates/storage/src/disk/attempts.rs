@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, Row, Transaction, params};
 
-use super::database::get;
+use super::database::{get, sync_file, vacuum_into};
 use super::scan::unavailable;
 use crate::attempts::{Head, surplus};
 use crate::{
@@ -65,6 +65,12 @@ impl History {
 
     pub(super) fn close(&self) {
         *self.file.lock() = File::Closed;
+    }
+
+    /// Copies the file as it is now to `path`.
+    pub(super) fn copy_to(&self, path: &Path) -> Result<()> {
+        self.with(|connection| vacuum_into(connection, path))?;
+        sync_file(path)
     }
 
     pub(super) fn known(&self) -> Result<KnownAttempts> {

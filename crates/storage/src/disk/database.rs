@@ -213,6 +213,20 @@ impl Database {
         })
     }
 
+    /// Copies the file as it is now to `path`, durably. Whoever opens the copy does so under epochs
+    /// that nobody has who goes on with this one: ack ids of one are not taken for the other's.
+    pub(super) fn copy_to(&self, path: &Path) -> Result<()> {
+        const OPENS_AHEAD: u64 = 1_000_000;
+        vacuum_into(&*self.connection()?, path)?;
+        let copy = Self::of(Connection::open(path)?, path);
+        copy.write(|transaction| {
+            let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + OPENS_AHEAD;
+            put_meta(transaction, Meta::Opens, opens)
+        })?;
+        copy.close();
+        sync_file(path)
+    }
+
     /// The checkpointed progress of a subscription, as it was encoded.
     pub(super) fn progress(&self, subscription: SubscriptionId) -> Result<Option<Vec<u8>>> {
         let connection = self.connection()?;
@@ -331,6 +345,18 @@ pub(super) fn get_meta(connection: &Connection, meta: Meta) -> rusqlite::Result<
 /// A number that is kept as the signed one with the same bits.
 pub(super) fn get(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
+}
+
+/// Writes what `connection` holds to a new file.
+pub(super) fn vacuum_into(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    connection.execute("VACUUM INTO ?1", [path.to_string_lossy()])?;
+    Ok(())
+}
+
+/// Makes a file durable that SQLite has written.
+pub(super) fn sync_file(path: &Path) -> Result<()> {
+    let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(super::scan::unavailable)
 }
 
 fn closed() -> Error {

@@ -20,11 +20,12 @@
 //! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
 //! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
 //! | `attempts` | the history of attempts, a SQLite file of its own |
-//! | `recovery`, `verify` | opening a store; checking one |
+//! | `recovery`, `verify`, `backup` | opening a store; checking one; copying one in use |
 //! | `store`, `engine` | the open store; the traits on it |
 //! | `seam`, `real` | the disk, so that tests can put a faulty one there |
 
 mod attempts;
+mod backup;
 mod blocks;
 mod committer;
 mod database;
@@ -57,6 +58,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use backup::Backup;
 pub use seam::{Disk, File};
 pub use verify::{Fault, Report, verify, verify_on};
 
@@ -166,6 +168,14 @@ impl Handle {
     /// of the engine afterwards answers `Unavailable`. Blocks; closing twice does nothing.
     pub fn close(&self) {
         self.0.close();
+    }
+
+    /// Copies the store, while it is in use, to the folder `to`, which must not exist: it does
+    /// once the copy is complete and durable. What was answered before the call is in it, and
+    /// beside it those of the files `others` that there are. Blocks; meanwhile the log grows, and
+    /// appends wait once it has reached its bound.
+    pub fn backup(&self, to: &Path, others: &[PathBuf]) -> Result<Backup> {
+        backup::backup(&self.0.shared, to, others)
     }
 }
 

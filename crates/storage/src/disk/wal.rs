@@ -96,10 +96,18 @@ impl Wal {
         self.filled_bytes.fetch_sub(file.header.length, Ordering::Relaxed);
     }
 
+    /// The live files, and how far the last one is written, in whole groups.
+    pub(super) fn written(&self) -> (Vec<Arc<WalFile>>, u64) {
+        // Locked together: a file is begun under the same lock.
+        let files = self.files.read();
+        (files.values().cloned().collect(), self.active_bytes.load(Ordering::Acquire))
+    }
+
     fn push(&self, file: Arc<WalFile>, filled: &WalFile) {
+        let mut files = self.files.write();
         self.filled_bytes.fetch_add(filled.header.length, Ordering::Relaxed);
-        self.active_bytes.store(BLOCK_BYTES, Ordering::Relaxed);
-        self.files.write().insert(file.header.sequence, file);
+        self.active_bytes.store(BLOCK_BYTES, Ordering::Release);
+        files.insert(file.header.sequence, file);
     }
 }
 
@@ -158,7 +166,7 @@ impl Writer {
             Written { number, sequence: self.active.header.sequence, at: self.at, rolled };
         self.number = number;
         self.at += length;
-        self.wal.active_bytes.store(self.at, Ordering::Relaxed);
+        self.wal.active_bytes.store(self.at, Ordering::Release);
         if !self.asked && self.at > self.active.header.length / 16 {
             self.asked = true;
             self.keeper.want_file();

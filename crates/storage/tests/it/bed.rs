@@ -56,6 +56,11 @@ impl Bed {
         Ok(opened.engine)
     }
 
+    /// Of the store that was opened last.
+    pub(crate) fn handle(&self) -> Handle {
+        self.open.lock().last().expect("an open store").clone()
+    }
+
     /// Closes what was opened: when this returns no thread of it touches the disk any more.
     pub(crate) fn close(&self) {
         for handle in self.open.lock().drain(..) {

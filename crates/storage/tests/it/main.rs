@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "helpers of tests may fail like tests")]
 
 mod attempts;
+mod backups;
 mod bed;
 mod bounds;
 mod database_copies;

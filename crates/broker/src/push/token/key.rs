@@ -14,7 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 /// The file's name; what is being written has another.
-const NAME: &str = "oidc-key.pem";
+pub const NAME: &str = "oidc-key.pem";
 const NAME_NEW: &str = "oidc-key.pem.new";
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";

@@ -1,0 +1,204 @@
+//! Copies a store while it is in use.
+//!
+//! A copy is what a power cut would have left at one moment, and is opened as such. SQLite and
+//! segments name only what is in the log already (RULES A1), so SQLite is copied first and the log
+//! last. In between nothing may be moved, dropped or used again; most of the bytes are copied
+//! before that.
+#![warn(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::format::{BLOCK_BYTES, to_usize};
+use super::real::RealDisk;
+use super::scan::unavailable;
+use super::seam::Disk;
+use super::segments::{self, Segment};
+use super::store::Shared;
+use super::{DATABASE, attempts, wal};
+use crate::{Error, Result};
+
+/// Bytes copied at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backup {
+    /// Files of the copy.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Copies the store to the folder `to`, which must not exist; it does once the copy is complete
+/// and durable. Those of `others` that are there are copied beside it.
+pub(super) fn backup(shared: &Shared, to: &Path, others: &[PathBuf]) -> Result<Backup> {
+    if to.exists() {
+        let problem = format!("{} exists already", to.display());
+        return Err(unavailable(io::Error::new(io::ErrorKind::AlreadyExists, problem)));
+    }
+    let unfinished = unfinished(to);
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unavailable(error)),
+        _ => {}
+    }
+    let copied = copy(shared, &unfinished, others).and_then(|backup| {
+        finish(&unfinished, to).map_err(unavailable)?;
+        Ok(backup)
+    });
+    if copied.is_err()
+        && let Err(error) = fs::remove_dir_all(&unfinished)
+    {
+        tracing::warn!(folder = %unfinished.display(), %error, "cannot remove half a backup");
+    }
+    copied
+}
+
+/// The name of a copy that is not complete.
+fn unfinished(to: &Path) -> PathBuf {
+    let mut name = OsString::from(to);
+    name.push(".unfinished");
+    name.into()
+}
+
+fn finish(unfinished: &Path, to: &Path) -> io::Result<()> {
+    fs::File::open(unfinished)?.sync_all()?;
+    fs::rename(unfinished, to)?;
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn copy(shared: &Shared, folder: &Path, others: &[PathBuf]) -> Result<Backup> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unavailable)?;
+    let mut copy = Copy { shared, to: RealDisk::new(folder), segments: BTreeMap::new() };
+    copy_others(others, folder).map_err(unavailable)?;
+    shared.attempts.copy_to(&folder.join(attempts::FILE))?;
+    copy.segments()?;
+    {
+        let _nothing_moves = shared.trimming.lock();
+        shared.check_open()?;
+        shared.database.copy_to(&folder.join(DATABASE))?;
+        let current = copy.segments()?;
+        copy.drop_others(&current)?;
+        copy.log()?;
+    }
+    for name in [segments::FOLDER, wal::FOLDER] {
+        copy.to.sync_folder(name).map_err(unavailable)?;
+    }
+    copy.sum(folder).map_err(unavailable)
+}
+
+fn copy_others(others: &[PathBuf], folder: &Path) -> io::Result<()> {
+    for other in others {
+        let Some(name) = other.file_name() else { continue };
+        let to = folder.join(name);
+        match fs::copy(other, &to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(_) => fs::File::open(&to)?.sync_all()?,
+        }
+    }
+    Ok(())
+}
+
+/// A copy in the making.
+struct Copy<'a> {
+    shared: &'a Shared,
+    to: RealDisk,
+    /// How much is copied of each segment.
+    segments: BTreeMap<String, u64>,
+}
+
+impl Copy<'_> {
+    /// Copies what is not yet copied of the segments there are now, and returns their names.
+    fn segments(&mut self) -> Result<Vec<String>> {
+        let mut current = Vec::new();
+        for topic in self.shared.topics.all() {
+            let segments = topic.state().segments.clone();
+            for segment in segments {
+                match self.segment(&segment) {
+                    // A trim has dropped it.
+                    Err(Error::Unavailable(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                    Ok(()) => current.push(segment.file.clone()),
+                }
+            }
+        }
+        Ok(current)
+    }
+
+    fn segment(&mut self, segment: &Segment) -> Result<()> {
+        let copied = self.segments.get(&segment.file).copied();
+        if copied == Some(segment.length) {
+            return Ok(());
+        }
+        // A segment is written in whole blocks.
+        let whole = segment.length.next_multiple_of(BLOCK_BYTES);
+        self.file(&segment.file, (copied.unwrap_or(0), segment.length), whole)?;
+        self.segments.insert(segment.file.clone(), segment.length);
+        Ok(())
+    }
+
+    /// Drops copies of segments that are there no more.
+    fn drop_others(&mut self, current: &[String]) -> Result<()> {
+        for name in current {
+            self.segments.remove(name);
+        }
+        for name in std::mem::take(&mut self.segments).into_keys() {
+            self.to.remove(&name).map_err(unavailable)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the log up to its last complete group: of what is being written only a part might be
+    /// seen, and a later part of it before an earlier one.
+    fn log(&mut self) -> Result<()> {
+        let (files, end) = self.shared.wal.written();
+        for (at, file) in files.iter().enumerate() {
+            let is_last = at + 1 == files.len();
+            let length = file.header.length;
+            self.file(&file.name(), (0, if is_last { end } else { length }), length)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes in `range` of a file and makes the copy `length` long.
+    fn file(&mut self, name: &str, range: (u64, u64), length: u64) -> Result<()> {
+        let (mut at, end) = range;
+        let copied = (|| {
+            let from = self.shared.disk.open(name)?;
+            let to = if at == 0 { self.to.create(name)? } else { self.to.open(name)? };
+            let mut piece = vec![0; PIECE_BYTES.min(to_usize(end - at))];
+            while at < end {
+                // Who closes the store waits for this.
+                if self.shared.check_open().is_err() {
+                    return Err(io::Error::other("the store was closed"));
+                }
+                let bytes = to_usize(end - at).min(piece.len());
+                let piece = piece.get_mut(..bytes).unwrap_or_default();
+                from.read_at(piece, at)?;
+                to.write_at(piece, at)?;
+                at += bytes as u64;
+            }
+            to.set_len(length)?;
+            to.sync()
+        })();
+        copied.map_err(unavailable)
+    }
+
+    /// Counts what is there in the end.
+    fn sum(&self, folder: &Path) -> io::Result<Backup> {
+        let mut sum = Backup::default();
+        for part in ["", segments::FOLDER, wal::FOLDER] {
+            for name in self.to.list(part)? {
+                sum.files += 1;
+                sum.bytes += fs::metadata(folder.join(part).join(name))?.len();
+            }
+        }
+        Ok(sum)
+    }
+}

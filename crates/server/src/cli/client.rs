@@ -170,9 +170,20 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Problem> {
+        self.call_within(TIMEOUT, verb, path, body)
+    }
+
+    /// One call that may take longer than others, or not so long.
+    pub(super) fn call_within(
+        &self,
+        time: Duration,
+        verb: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Problem> {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let asked = self.runtime.block_on(async {
-            tokio::time::timeout(TIMEOUT, request(&self.host, verb, path, body)).await
+            tokio::time::timeout(time, request(&self.host, verb, path, body)).await
         });
         let (code, body) = asked.map_err(|_| Problem::Late)??;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod attempts;
+mod backup;
 mod client;
 mod completions;
 mod config;
@@ -116,6 +117,9 @@ enum Command {
     /// See in a minute what Postrider does.
     #[command(after_help = help(demo::EXAMPLES))]
     Demo(demo::Arguments),
+    /// Have the server copy its store while it goes on.
+    #[command(after_help = help(backup::EXAMPLES))]
+    Backup(backup::Arguments),
     /// Check every checksum of a data folder that no server is using; change nothing.
     #[command(after_help = help(verify::EXAMPLES))]
     Verify(verify::Arguments),
@@ -274,6 +278,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Config(Config::Show { default, json, settings }) => {
             config::show(default, json, settings)

@@ -53,6 +53,10 @@ pub(super) struct Line {
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a line is boxed as a whole, and each answer is a body"
+)]
 enum Phase {
     /// Between two requests.
     Ready,

@@ -89,7 +89,7 @@ impl Subscription {
         effects: &mut Effects,
         lines: &mut Option<Vec<Line>>,
     ) -> AckOutcome {
-        let line = lines.as_ref().map(|_| self.line_of_ack(state, id.offset(), "ack"));
+        let line = lines.as_ref().map(|_| self.acked_line(state, id.offset(), "ack"));
         let outcome = state.delivery.ack(now.moment, id, end, effects);
         state.counts.note_ack(outcome);
         let line = line.map(|line| Line { outcome: told(outcome), ..line });
@@ -122,7 +122,7 @@ impl Subscription {
                 report.stale.push(at);
             }
             if let Some(lines) = lines.as_mut().filter(|_| is_late && deadline.is_zero()) {
-                let line = self.line_of_ack(&state, id.offset(), "nack");
+                let line = self.acked_line(&state, id.offset(), "nack");
                 lines.push(Line { outcome: Outcome::StaleIgnored, ..line });
             }
         }

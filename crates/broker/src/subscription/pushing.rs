@@ -79,7 +79,7 @@ impl Subscription {
     }
 
     fn line_of_push(&self, state: &State, id: &AckId, status: u16) -> Line {
-        let line = self.line_of_ack(state, id.offset(), "ack");
+        let line = self.acked_line(state, id.offset(), "ack");
         Line { ack_action: None, http_status: Some(status), ..line }
     }
 

@@ -147,7 +147,7 @@ impl Subscription {
     }
 
     /// A line about an ack, made before it takes effect.
-    pub(super) fn line_of_ack(&self, state: &State, offset: Offset, action: &'static str) -> Line {
+    pub(super) fn acked_line(&self, state: &State, offset: Offset, action: &'static str) -> Line {
         let leased = state.delivery.leased(offset);
         Line {
             publish_time: leased.map(|(_, publish_time)| publish_time),

@@ -24,8 +24,11 @@ pub(super) static COUNTERS: [(&Metric, usize); 6] = [
 const LATENCY_SUM: usize = COUNTERS.len();
 const BUCKETS: usize = LATENCY_SUM + 1;
 
-/// The gauges of a row, and what each shows.
-pub(super) static GAUGES: [(&Metric, fn(&Row) -> Option<Value>); 9] = [
+/// A gauge, and what it shows of a row.
+type Gauge = (&'static Metric, fn(&Row) -> Option<Value>);
+
+/// The gauges of a row.
+pub(super) static GAUGES: [Gauge; 9] = [
     (&table::BACKLOG_MESSAGES, |row| Some(Value::Count(row.backlog_messages))),
     (&table::BACKLOG_BYTES, |row| Some(Value::Count(row.backlog_bytes))),
     (&table::OLDEST_UNACKED_AGE, |row| row.oldest_unacked_age.map(seconds)),

@@ -1,11 +1,27 @@
 //! The command line.
 
+mod alerts;
 mod attempts;
 mod client;
+mod completions;
 mod config;
-mod describe;
-mod lanes;
+mod dead_letter;
+mod endpoint;
+mod lane;
+mod lint;
+mod messages;
+mod names;
+mod progress_bar;
+mod publish;
+mod pull;
+mod receive;
+mod seek;
 mod serve;
+mod subscription;
+mod table;
+mod tail;
+mod topic;
+mod values;
 mod verify;
 
 use std::fmt;
@@ -21,15 +37,25 @@ use crate::config::{FILE_VARIABLE, Sources};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for serve: stopped as asked
-  1  failed: the store cannot be used, verify found faults, a server said no
-  2  the command line or the settings are wrong; nothing was started";
+  1  failed: the store cannot be used, something was found, a server said no
+  2  the command line or the settings are wrong; nothing was started
+  3  what was named does not exist
+  4  the server cannot be reached, or does not answer";
 
 const EXAMPLES: &str = "\
 Examples:
   postrider serve
-  postrider serve --listen 127.0.0.1:0 --engine memory
-  postrider subscription describe projects/my-project/subscriptions/billing
-  postrider verify --data-dir ./postrider-data";
+  postrider demo
+  postrider topic create orders --project my-project
+  postrider subscription create billing --topic orders --standard --project my-project
+  postrider publish orders 'order 1' --project my-project
+  postrider pull billing --ack --project my-project
+  postrider top --project my-project
+  postrider dead-letter replay --subscription billing --all --project my-project
+
+All commands but serve, verify, config and receive ask a running server: --server or
+POSTRIDER_SERVER, else PUBSUB_EMULATOR_HOST, else http://127.0.0.1:8085. Short names are completed
+with --project or POSTRIDER_PROJECT.";
 
 /// A Pub/Sub server in one program: Google's API over gRPC and REST, durable, on one port.
 #[derive(Debug, Parser)]
@@ -42,40 +68,70 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server until SIGTERM or Ctrl-C.
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", serve::EXAMPLES))]
+    #[command(after_help = help(serve::EXAMPLES))]
     Serve(Settings),
+    /// Make, list, show, change and delete topics.
+    #[command(subcommand, after_help = help(topic::EXAMPLES))]
+    Topic(topic::Command),
+    /// Make, list, show, change and delete subscriptions.
+    #[command(subcommand, after_help = help(subscription::EXAMPLES))]
+    Subscription(subscription::Command),
+    /// Publish messages: arguments, files, or the lines of standard input.
+    #[command(after_help = help(publish::EXAMPLES))]
+    Publish(publish::Arguments),
+    /// Pull messages, and ack them if asked to.
+    #[command(after_help = help(pull::EXAMPLES))]
+    Pull(pull::Arguments),
+    /// Look at messages without leasing them or changing anything.
+    #[command(after_help = help(tail::EXAMPLES))]
+    Tail(tail::Arguments),
+    /// Show what became of the attempts to push messages, the newest first.
+    #[command(after_help = help(attempts::EXAMPLES))]
+    Attempts(attempts::Arguments),
+    /// List, show, replay and delete dead letters.
+    #[command(subcommand, after_help = help(dead_letter::EXAMPLES))]
+    DeadLetter(dead_letter::Command),
+    /// Show the lanes that are blocked; release one, or skip what blocks it.
+    #[command(subcommand, after_help = help(lane::EXAMPLES))]
+    Lane(lane::Command),
+    /// Send a subscription back or forward: to a time, a snapshot, the earliest or the latest.
+    #[command(after_help = help(seek::EXAMPLES))]
+    Seek(seek::Arguments),
+    /// Show the alerts that are pending or firing.
+    #[command(after_help = help(alerts::EXAMPLES))]
+    Alerts(alerts::Arguments),
+    /// Look for set-ups that end badly.
+    #[command(after_help = help(lint::EXAMPLES))]
+    Lint(lint::Arguments),
+    /// Be an endpoint that prints what is pushed to it, and checks signatures and order.
+    #[command(after_help = help(receive::EXAMPLES))]
+    Receive(receive::Arguments),
     /// Check every checksum of a data folder that no server is using; change nothing.
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", verify::EXAMPLES))]
+    #[command(after_help = help(verify::EXAMPLES))]
     Verify(verify::Arguments),
-    /// Look at subscriptions of a running server, and act on their lanes.
-    #[command(subcommand)]
-    Subscription(Subscription),
     /// Look at settings.
     #[command(subcommand)]
     Config(Config),
+    /// Print a script that completes commands and flags in a shell.
+    #[command(after_help = help(completions::EXAMPLES))]
+    Completions(completions::Arguments),
 }
 
-#[derive(Debug, Subcommand)]
-enum Subscription {
-    /// Show a subscription's settings and its saved cursor.
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", describe::EXAMPLES))]
-    Describe(describe::Arguments),
-    /// Show the lanes that are blocked; release one, or skip what blocks it.
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", lanes::EXAMPLES))]
-    Lanes(lanes::Arguments),
-    /// Show what became of the attempts to push messages, the newest first.
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", attempts::EXAMPLES))]
-    Attempts(attempts::Arguments),
+fn help(examples: &str) -> String {
+    format!("{examples}\n\n{EXIT_CODES}")
 }
 
 #[derive(Debug, Subcommand)]
 enum Config {
     /// Print the settings in force, with the source of each that is not at its default.
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", config::EXAMPLES))]
+    #[command(after_help = help(config::EXAMPLES))]
     Show {
         /// Print the built-in settings with their comments instead: the manual of all keys.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "json")]
         default: bool,
+        /// Print JSON: {"listen": {"value": …, "source": …}, …}
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         settings: Settings,
     },
@@ -139,6 +195,7 @@ impl Settings {
 }
 
 /// Why a command ended badly: the exit code and the words for standard error.
+#[derive(Debug)]
 struct Failure {
     code: u8,
     problem: String,
@@ -154,20 +211,29 @@ impl Failure {
     fn usage(problem: impl fmt::Display) -> Self {
         Self { code: 2, problem: problem.to_string() }
     }
+
+    /// What was named does not exist.
+    fn not_found(problem: impl fmt::Display) -> Self {
+        Self { code: 3, problem: problem.to_string() }
+    }
+
+    /// Whoever reads our output has seen enough: an end, and not a bad one.
+    fn unread() -> Self {
+        Self { code: 0, problem: String::new() }
+    }
+
+    /// The server cannot be reached.
+    fn unreachable(problem: impl fmt::Display) -> Self {
+        Self { code: 4, problem: problem.to_string() }
+    }
 }
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
-    let ended = match Cli::parse().command {
-        Command::Serve(settings) => serve::run(settings),
-        Command::Verify(arguments) => verify::run(&arguments),
-        Command::Subscription(Subscription::Describe(arguments)) => describe::run(&arguments),
-        Command::Subscription(Subscription::Lanes(arguments)) => lanes::run(&arguments),
-        Command::Subscription(Subscription::Attempts(arguments)) => attempts::run(&arguments),
-        Command::Config(Config::Show { default, settings }) => config::show(default, settings),
-    };
+    let ended = dispatch(Cli::parse().command);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.code == 0 => ExitCode::SUCCESS,
         Err(failure) => {
             // Nothing is left to be done if standard error is gone too.
             drop(writeln!(std::io::stderr(), "postrider: {}", failure.problem));
@@ -176,15 +242,64 @@ pub fn run() -> ExitCode {
     }
 }
 
+fn dispatch(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(settings) => serve::run(settings),
+        Command::Topic(command) => topic::run(&command),
+        Command::Subscription(command) => subscription::run(&command),
+        Command::Publish(arguments) => publish::run(&arguments),
+        Command::Pull(arguments) => pull::run(&arguments),
+        Command::Tail(arguments) => tail::run(&arguments),
+        Command::Attempts(arguments) => attempts::run(&arguments),
+        Command::DeadLetter(command) => dead_letter::run(&command),
+        Command::Lane(command) => lane::run(&command),
+        Command::Seek(arguments) => seek::run(&arguments),
+        Command::Alerts(arguments) => alerts::run(&arguments),
+        Command::Lint(arguments) => lint::run(&arguments),
+        Command::Receive(arguments) => receive::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Config(Config::Show { default, json, settings }) => {
+            config::show(default, json, settings)
+        }
+        Command::Completions(arguments) => completions::run(&arguments),
+    }
+}
+
 /// Writes text for people or programs to standard output, all at once.
 fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same with any bytes.
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
-        // Whoever reads has seen enough, as `head` does.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        // Whoever reads has seen enough, as `head` does; there is nothing left to do for them.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::unread()),
         other => other.map_err(|error| Failure::failed(format!("cannot write: {error}"))),
     }
+}
+
+/// Writes a value for programs to standard output.
+fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Tells something beside the result, on standard error; it may be lost.
+fn note(text: &str) {
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+/// Tells of something legal that may surprise.
+fn warn(text: &str) {
+    note(&format!("warning: {text}"));
+}
+
+/// Asks something, on standard error, so that standard output holds results only.
+fn ask(question: &str) {
+    let mut out = std::io::stderr().lock();
+    drop(write!(out, "{question}").and_then(|()| out.flush()));
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::{Value, json};
 
-use super::{Failure, print};
+use super::{Failure, print, print_json};
 use crate::engine::{self, Report};
 
 pub(super) const EXAMPLES: &str = "\
-Example:
+Examples:
   postrider verify --data-dir ./postrider-data
+  postrider verify --data-dir ./postrider-data --json
 
 Each fault is one line: file, byte offset, what does not hold there. Nothing is repaired.";
 
@@ -18,6 +20,9 @@ pub(super) struct Arguments {
     /// The folder to check; no server may be using it
     #[arg(long, value_name = "FOLDER", default_value = "./postrider-data")]
     data_dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -29,12 +34,32 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Err(error) => return Err(Failure::failed(error)),
     };
-    print(&describe(&report))?;
+    if arguments.json {
+        print_json(&as_json(&report))?;
+    } else {
+        print(&describe(&report))?;
+    }
     match report.faults.len() {
         0 => Ok(()),
         1 => Err(Failure::failed(format!("1 fault in {}", folder.display()))),
         faults => Err(Failure::failed(format!("{faults} faults in {}", folder.display()))),
     }
+}
+
+fn as_json(report: &Report) -> Value {
+    let faults: Vec<Value> = report
+        .faults
+        .iter()
+        .map(|fault| {
+            let file = fault.file.display().to_string();
+            json!({"file": file, "offset": fault.offset, "problem": fault.what.to_string()})
+        })
+        .collect();
+    json!({
+        "files": report.files, "groups": report.groups, "segments": report.segments,
+        "records": report.records, "bytes": report.bytes, "tornBytes": report.torn_bytes,
+        "faults": faults,
+    })
 }
 
 fn describe(report: &Report) -> String {

@@ -14,6 +14,7 @@ use serde::de::{Deserializer, Error as _};
 
 pub use push::{PrivateNetworks, Push};
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
+pub(crate) use units::parse_duration;
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]

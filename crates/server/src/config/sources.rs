@@ -22,6 +22,9 @@ const PREFIX: &str = "POSTRIDER_";
 /// The variable that names the file, in place of `--config`.
 pub const FILE_VARIABLE: &str = "POSTRIDER_CONFIG";
 
+/// Variables that are for commands that ask a server, and no settings of one.
+const COMMAND_VARIABLES: [&str; 2] = ["POSTRIDER_SERVER", "POSTRIDER_PROJECT"];
+
 /// Lists whose entries are not in the built-in file, with the keys an entry may have.
 const LISTS: [(&str, &[&str]); 2] = [
     ("topics", &["name", "labels", "message_retention"]),
@@ -144,7 +147,8 @@ impl Merged {
     }
 
     fn take_variable(&mut self, name: &str, text: &str) -> Result<(), Error> {
-        if !name.starts_with(PREFIX) || name == FILE_VARIABLE {
+        let is_ours = name.starts_with(PREFIX) && name != FILE_VARIABLE;
+        if !is_ours || COMMAND_VARIABLES.contains(&name) {
             return Ok(());
         }
         let known = known_keys(&self.table);
@@ -173,6 +177,11 @@ impl Merged {
         }
         table.insert(rest.to_owned(), value);
         self.origins.insert(key.to_owned(), origin.to_owned());
+    }
+
+    /// The settings in force: key with dots, value.
+    pub fn settings(&self) -> Vec<(String, Value)> {
+        leaves(&self.table)
     }
 
     /// The settings in force, one line each, with the source of those not at their default.

@@ -162,7 +162,9 @@ fn unknown_variables_are_a_warning_and_wrong_ones_an_error() {
     assert!(error.starts_with("insecure (from POSTRIDER_INSECURE)"), "{error}");
     let error = load_environment(&[("POSTRIDER_LIMITS_CONNECTIONS_MAX", "x")]).unwrap_err();
     assert!(error.to_string().contains("limits.connections_max"), "{error}");
-    assert!(load_environment(&[("POSTRIDER_CONFIG", "x")]).unwrap().merged.warnings.is_empty());
+    for name in ["POSTRIDER_CONFIG", "POSTRIDER_SERVER", "POSTRIDER_PROJECT"] {
+        assert!(load_environment(&[(name, "x")]).unwrap().merged.warnings.is_empty(), "{name}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// Reads `"250ms"`, `"5s"`, `"10m"`, `"12h"`, `"7d"`.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(
             "{text:?} is not a time; write for instance \"250ms\", \"5s\", \"10m\", \"12h\", \"7d\""

@@ -1,41 +1,30 @@
-//! `postrider subscription describe`: asks a running server over REST.
+//! `postrider subscription describe`.
 
-use clap::Args;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::client::{At, Client};
-use super::{Failure, print};
+use crate::cli::client::{At, Client, Problem};
+use crate::cli::table::{fact, plain};
+use crate::cli::{Failure, print, print_json};
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  postrider subscription describe projects/my-project/subscriptions/billing
-  postrider subscription describe projects/my-project/subscriptions/billing --json
-  postrider subscription describe projects/p/subscriptions/s01 --server http://10.0.0.7:8085";
-
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// The subscription: projects/{project}/subscriptions/{subscription}
-    name: String,
-    #[command(flatten)]
-    at: At,
-    /// Print JSON: {"subscription": …, "cursor": …}
-    #[arg(long)]
-    json: bool,
-}
-
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let client = Client::new(&arguments.name, &arguments.at)?;
-    let subscription = client.get("")?;
-    let cursor = client.get("/cursor")?;
-    if arguments.json {
-        let both = json!({"subscription": subscription, "cursor": cursor});
-        return print(&format!("{both:#}\n"));
+pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
+    let name = at.subscription(name)?;
+    let client = Client::new(at)?;
+    let subscription = client.get(&name.path())?;
+    let cursor = match client.call(Method::GET, &format!("{}/cursor", name.path()), None) {
+        Ok(cursor) => cursor,
+        // Only Postrider has it; the rest is worth showing for any server.
+        Err(Problem::Refused { code: StatusCode::NOT_FOUND, .. }) => Value::Null,
+        Err(problem) => return Err(client.failure(problem)),
+    };
+    if at.json {
+        return print_json(&json!({"subscription": subscription, "cursor": cursor}));
     }
     print(&describe(&subscription, &cursor))
 }
 
 /// What is shown of a subscription: its heading, where the answer holds it, and its unit.
-const SHOWN: [(&str, &str, &str); 23] = [
+const SHOWN: [(&str, &str, &str); 32] = [
     ("Subscription", "/name", ""),
     ("Topic", "/topic", ""),
     ("Detached", "/detached", ""),
@@ -55,6 +44,15 @@ const SHOWN: [(&str, &str, &str); 23] = [
     ("Dead letters to", "/deadLetterPolicy/deadLetterTopic", ""),
     ("Dead after", "/deadLetterPolicy/maxDeliveryAttempts", " attempts"),
     ("Max attempts", "/postrider/maxAttempts", ""),
+    ("Backoff", "/postrider/backoff", ""),
+    ("Endpoint", "/pushConfig/pushEndpoint", ""),
+    ("Timeout", "/pushConfig/timeoutSeconds", "s"),
+    ("Token for", "/pushConfig/oidcToken/serviceAccountEmail", ""),
+    ("Method", "/postrider/method", ""),
+    ("Headers", "/postrider/headers", ""),
+    ("Signed", "/postrider/signing", ""),
+    ("Batch", "/postrider/batch", ""),
+    ("Rate limit", "/postrider/rateLimit", " a second"),
     ("Labels", "/labels", ""),
     ("Start", "/postrider/start", ""),
     ("Description", "/postrider/description", ""),
@@ -65,7 +63,7 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
     let mut text = String::new();
     for (what, pointer, unit) in SHOWN {
         if let Some(value) = subscription.pointer(pointer) {
-            line(&mut text, what, &format!("{}{unit}", plain(value)));
+            fact(&mut text, what, &format!("{}{unit}", plain(value)));
         }
     }
     for (what, field, meaning) in [
@@ -74,31 +72,14 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
         ("Saved at", "updated_at", " (Unix seconds)"),
     ] {
         if let Some(value) = cursor.get(field) {
-            line(&mut text, what, &format!("{}{meaning}", plain(value)));
+            fact(&mut text, what, &format!("{}{meaning}", plain(value)));
         }
     }
     let warnings = subscription.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten() {
-        line(&mut text, "Warning", &plain(warning));
+        fact(&mut text, "Warning", &plain(warning));
     }
     text
-}
-
-fn line(text: &mut String, what: &str, value: &str) {
-    text.push_str(&format!("{what:<17}{value}\n"));
-}
-
-/// A value without the quotes JSON puts around texts.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Object(pairs) => {
-            let pairs: Vec<String> =
-                pairs.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();
-            pairs.join(", ")
-        }
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,178 @@
+//! `postrider lane`: which lanes are stuck, and what to do with one of them.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::client::{At, Client, Ours, query};
+use super::table::{Table, plain};
+use super::topic::LIST_MAX;
+use super::{Failure, print, print_json};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  postrider lane list billing --project my-project
+  postrider lane list projects/my-project/subscriptions/billing --all --json
+  postrider lane release billing --key ann
+  postrider lane skip billing --key ''
+
+release tries the message that blocks the lane again at once, as if it had never been tried.
+skip gives it up: it goes to the dead letter topic if there is one, and is dropped otherwise.
+Both are written to the server's audit log. postrider subscription lanes does the same.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show the lanes that are blocked.
+    List(List),
+    /// Try the message that blocks a lane again, as if it had never been tried.
+    Release(Lane),
+    /// Give up the message that blocks a lane.
+    Skip(Lane),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// The subscription
+    name: String,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `postrider subscription lanes`, which lists where no act is named.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Lanes {
+    #[command(subcommand)]
+    act: Option<Act>,
+    /// The subscription
+    #[arg(required = true)]
+    name: Option<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// Try the message that blocks a lane again, as if it had never been tried.
+    Release(Lane),
+    /// Give up the message that blocks a lane.
+    Skip(Lane),
+}
+
+#[derive(Debug, Args)]
+struct How {
+    /// Show lanes that move, too
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Lane {
+    /// The subscription
+    name: String,
+    /// The lane's key; empty for the one lane of a FIFO subscription
+    #[arg(long)]
+    key: String,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::List(list) => self::list(&list.name, &list.how),
+        Command::Release(lane) => release(lane),
+        Command::Skip(lane) => skip(lane),
+    }
+}
+
+pub(super) fn run_lanes(lanes: &Lanes) -> Result<(), Failure> {
+    match &lanes.act {
+        Some(Act::Release(lane)) => release(lane),
+        Some(Act::Skip(lane)) => skip(lane),
+        None => list(lanes.name.as_deref().unwrap_or_default(), &lanes.how),
+    }
+}
+
+fn release(lane: &Lane) -> Result<(), Failure> {
+    act(lane, "release", "released")
+}
+
+fn skip(lane: &Lane) -> Result<(), Failure> {
+    act(lane, "skip", "skipped")
+}
+
+fn act(lane: &Lane, act: &str, done: &str) -> Result<(), Failure> {
+    let name = lane.at.subscription(&lane.name)?;
+    let path = format!("{}/lanes:{act}", name.path());
+    let body = json!({"key": lane.key});
+    Client::new(&lane.at)?.post_ours("lanes", Ours::Of(&name), &path, &body)?;
+    if lane.at.json {
+        return print_json(&json!({"subscription": name.as_str(), "key": lane.key, "act": act}));
+    }
+    print(&format!("{done} lane {:?} of {name}\n", lane.key))
+}
+
+fn list(name: &str, how: &How) -> Result<(), Failure> {
+    let name = how.at.subscription(name)?;
+    let state = if how.all { "" } else { "blocked" };
+    let client = Client::new(&how.at)?;
+    let lanes = client.pages("lanes", LIST_MAX, |client, _, token| {
+        let query = query(&[("state", state), ("pageToken", token)]);
+        client.get_ours("lanes", Ours::Of(&name), &format!("{}/lanes{query}", name.path()))
+    })?;
+    if how.at.json {
+        return print_json(&json!({ "lanes": lanes }));
+    }
+    print(&table(&lanes, how.all))
+}
+
+const HEADINGS: [&str; 9] =
+    ["STATE", "MESSAGE", "ATTEMPT", "OF", "AGE S", "PENDING", "LAST", "NEXT ATTEMPT", "KEY"];
+
+const FIELDS: [&str; 8] = [
+    "state",
+    "messageId",
+    "attempt",
+    "maxAttempts",
+    "ageSeconds",
+    "pendingCount",
+    "lastClass",
+    "nextAttemptAt",
+];
+
+fn table(lanes: &[Value], is_all: bool) -> String {
+    let mut table = Table::new(&HEADINGS);
+    for lane in lanes {
+        // Keys come last: they may be long, and are quoted, since they may hold anything.
+        let key = std::iter::once(lane["key"].to_string());
+        table.line(FIELDS.map(|field| plain(&lane[field])).into_iter().chain(key));
+    }
+    table.text(if is_all { "no lane has anything to do" } else { "no lane is blocked" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_lines_of_a_table() {
+        let lanes = [
+            json!({
+                "key": "ann", "state": "halted", "messageId": "1790000000000001", "attempt": 5,
+                "maxAttempts": 5, "ageSeconds": 17, "pendingCount": 3, "lastClass": "nack",
+            }),
+            json!({"key": "a\nb", "state": "moving", "pendingCount": 0}),
+        ];
+        let text = table(&lanes, true);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(
+            lines[1],
+            ["halted", "1790000000000001", "5", "5", "17", "3", "nack", "-", "\"ann\""]
+        );
+        assert_eq!(lines[2], ["moving", "-", "-", "-", "-", "0", "-", "-", r#""a\nb""#]);
+        assert_eq!(table(&[], false), "no lane is blocked\n");
+    }
+}

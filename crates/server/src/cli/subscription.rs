@@ -1,0 +1,278 @@
+//! `postrider subscription`.
+
+mod changes;
+mod describe;
+mod settings;
+mod standard;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use changes::Changes;
+use settings::Settings;
+
+use super::client::{At, Client};
+use super::names::Name;
+use super::table::{Table, fact, plain};
+use super::topic::{all_of, delete_all, tell};
+use super::{EXIT_CODES, Failure, attempts, lane, print, print_json, warn};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  postrider subscription create billing --topic orders --project demo
+  postrider subscription create billing --topic orders --standard
+  postrider subscription create hooks --topic orders --endpoint http://localhost:9000/ --ordering
+  postrider subscription create ledger --topic orders --fifo --max-attempts 10 --poison halt
+  postrider subscription list --topic orders
+  postrider subscription describe billing --json
+  postrider subscription update billing --ack-deadline 60s --paused
+  postrider subscription update hooks --endpoint none
+  postrider subscription delete billing
+
+--standard makes what is advised for most: a dead letter topic NAME.dlq with a subscription of the
+same name on it, 5 attempts, waits of 10 s to 600 s between them, and for pulling an ack deadline
+of 60 s. Other flags win over it.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a subscription.
+    Create(Box<Create>),
+    /// List the subscriptions of a project.
+    List(List),
+    /// Show a subscription's settings and its saved cursor.
+    Describe(Named),
+    /// Change a subscription: what is not named stays as it is.
+    Update(Box<Update>),
+    /// Delete subscriptions and what they have not delivered.
+    Delete(Delete),
+    /// Make a new signing secret; the one before counts for another day.
+    RotateSecret(Named),
+    /// As postrider lane.
+    #[command(after_help = format!("{}\n\n{EXIT_CODES}", lane::EXAMPLES))]
+    Lanes(lane::Lanes),
+    /// As postrider attempts.
+    #[command(after_help = format!("{}\n\n{EXIT_CODES}", attempts::EXAMPLES))]
+    Attempts(attempts::Arguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// The subscription
+    name: String,
+    /// The topic whose messages it gets
+    #[arg(long)]
+    topic: String,
+    /// Only messages that this filter lets through, such as 'attributes.kind = "order"'
+    #[arg(long)]
+    filter: Option<String>,
+    /// Messages with the same ordering key go in order
+    #[arg(long)]
+    ordering: bool,
+    /// Where it starts: latest, earliest, an offset, or a time (Postrider)
+    #[arg(long)]
+    start: Option<String>,
+    /// As is advised for most: dead letters, 5 attempts, waits in between
+    #[arg(long)]
+    standard: bool,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Only those of this topic
+    #[arg(long)]
+    topic: Option<String>,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// The subscription
+    name: String,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Update {
+    /// The subscription
+    name: String,
+    /// A label to take away; can be given several times
+    #[arg(long = "remove-label", value_name = "KEY")]
+    removed: Vec<String>,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Delete {
+    /// The subscriptions
+    #[arg(required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Create(arguments) => create(arguments),
+        Command::List(arguments) => list(arguments),
+        Command::Describe(arguments) => describe::run(&arguments.name, &arguments.at),
+        Command::Update(arguments) => update(arguments),
+        Command::Delete(arguments) => delete(arguments),
+        Command::RotateSecret(arguments) => rotate_secret(arguments),
+        Command::Lanes(arguments) => lane::run_lanes(arguments),
+        Command::Attempts(arguments) => attempts::run(arguments),
+    }
+}
+
+fn create(arguments: &Create) -> Result<(), Failure> {
+    let at = &arguments.at;
+    let name = at.subscription(&arguments.name)?;
+    let client = Client::new(at)?;
+    let mut changes = Changes::new(Value::Null);
+    changes.set("topic", at.topic(&arguments.topic)?.as_str().into());
+    if let Some(filter) = &arguments.filter {
+        changes.set("filter", filter.clone().into());
+    }
+    if arguments.ordering {
+        changes.set("enableMessageOrdering", true.into());
+    }
+    if let Some(start) = &arguments.start {
+        changes.set("postrider.start", settings::start(start, client.wall())?);
+    }
+    if arguments.standard {
+        standard::apply(&client, &name, &arguments.settings, &mut changes)?;
+    }
+    arguments.settings.apply(at, &mut changes)?;
+    let made = client.put(&name.path(), &changes.body())?;
+    tell_all(at, &made, "made", &name)
+}
+
+/// What was done, and what the answer says beside: warnings, and a secret that is shown once.
+fn tell_all(at: &At, answer: &Value, done: &str, name: &Name) -> Result<(), Failure> {
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        warn(&plain(warning));
+    }
+    tell(at, answer, done, name)?;
+    match answer.pointer("/postrider/signing/secret") {
+        Some(secret) if !at.json => {
+            let mut text = String::new();
+            fact(&mut text, "Signing secret", &format!("{} (shown only now)", plain(secret)));
+            print(&text)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn update(arguments: &Update) -> Result<(), Failure> {
+    let at = &arguments.at;
+    let name = at.subscription(&arguments.name)?;
+    let client = Client::new(at)?;
+    let mut changes = Changes::new(client.get(&name.path())?);
+    arguments.settings.apply(at, &mut changes)?;
+    for key in &arguments.removed {
+        changes.remove("labels", key);
+    }
+    if changes.is_empty() {
+        return Err(Failure::usage("nothing to change: see postrider subscription update --help"));
+    }
+    let changed = client.patch(&name.path(), &changes.request())?;
+    tell_all(at, &changed, "changed", &name)
+}
+
+fn list(arguments: &List) -> Result<(), Failure> {
+    let at = &arguments.at;
+    let mut subscriptions = all_of(&Client::new(at)?, at, "subscriptions")?;
+    if let Some(topic) = &arguments.topic {
+        let topic = at.topic(topic)?;
+        subscriptions.retain(|subscription| subscription["topic"] == topic.as_str());
+    }
+    if at.json {
+        return print_json(&json!({ "subscriptions": subscriptions }));
+    }
+    print(&table(&subscriptions))
+}
+
+fn table(subscriptions: &[Value]) -> String {
+    let mut table = Table::new(&["SUBSCRIPTION", "TOPIC", "ORDER", "DEAD LETTERS", "DELIVERY"]);
+    for one in subscriptions {
+        let delivery = match one.pointer("/pushConfig/pushEndpoint") {
+            Some(endpoint) => format!("push {}", plain(endpoint)),
+            None => "pull".to_owned(),
+        };
+        let paused = one.pointer("/postrider/paused") == Some(&json!(true));
+        let delivery = if paused { format!("{delivery} (paused)") } else { delivery };
+        table.line([
+            plain(&one["name"]),
+            plain(&one["topic"]),
+            order(one),
+            plain(&one["deadLetterPolicy"]["deadLetterTopic"]),
+            delivery,
+        ]);
+    }
+    table.text("no subscriptions")
+}
+
+fn order(subscription: &Value) -> String {
+    if subscription.pointer("/postrider/fifo") == Some(&json!(true)) {
+        return "fifo".to_owned();
+    }
+    match subscription.pointer("/postrider/laneBy") {
+        Some(attribute) => format!("by {}", plain(attribute)),
+        None if subscription["enableMessageOrdering"] == true => "by key".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn delete(arguments: &Delete) -> Result<(), Failure> {
+    let names: Result<Vec<Name>, Failure> =
+        arguments.names.iter().map(|name| arguments.at.subscription(name)).collect();
+    delete_all(&arguments.at, &names?)
+}
+
+fn rotate_secret(arguments: &Named) -> Result<(), Failure> {
+    let name = arguments.at.subscription(&arguments.name)?;
+    let client = Client::new(&arguments.at)?;
+    let of = super::client::Ours::Of(&name);
+    let path = format!("{}:rotateSecret", name.path());
+    let answer = client.post_ours("signing secrets", of, &path, &json!({}))?;
+    if arguments.at.json {
+        return print_json(&answer);
+    }
+    let mut text = String::new();
+    fact(&mut text, "Signing secret", &format!("{} (shown only now)", plain(&answer["secret"])));
+    fact(&mut text, "Earlier until", &plain(&answer["previousValidUntil"]));
+    print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscriptions_are_listed_with_their_order_and_delivery() {
+        let subscriptions = [
+            json!({
+                "name": "s1", "topic": "t", "enableMessageOrdering": true,
+                "pushConfig": {"pushEndpoint": "http://h/"}, "postrider": {"paused": true},
+                "deadLetterPolicy": {"deadLetterTopic": "dead"},
+            }),
+            json!({"name": "s2", "topic": "t", "pushConfig": {}, "postrider": {"fifo": true}}),
+            json!({"name": "s3", "topic": "t", "postrider": {"laneBy": "customer"}}),
+        ];
+        let text = table(&subscriptions);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["s1", "t", "by", "key", "dead", "push", "http://h/", "(paused)"]);
+        assert_eq!(lines[2], ["s2", "t", "fifo", "-", "pull"]);
+        assert_eq!(lines[3], ["s3", "t", "by", "customer", "-", "pull"]);
+        assert_eq!(table(&[]), "no subscriptions\n");
+    }
+}

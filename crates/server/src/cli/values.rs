@@ -1,0 +1,90 @@
+//! What flags are given: durations, times, pairs.
+
+use std::time::Duration;
+
+use domain::Timestamp;
+use serde_json::{Value, json};
+use wire::protobuf;
+
+use super::Failure;
+use crate::config::parse_duration;
+
+/// Reads `250ms`, `5s`, `10m`, `12h`, `7d`, or a plain number of seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => parse_duration(text),
+    }
+}
+
+/// A duration as Google's JSON has it: `600s`, `0.250s`.
+pub(super) fn seconds(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{}s", duration.as_secs()),
+        millis => format!("{}.{millis:03}s", duration.as_secs()),
+    }
+}
+
+/// Reads `key=value`; the value may be empty and may hold further `=`.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected key=value".to_owned()),
+    }
+}
+
+/// Pairs as an object; of two with the same key the later one counts.
+pub(super) fn object(pairs: &[(String, String)]) -> Value {
+    pairs.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect()
+}
+
+/// A time as RFC 3339 writes it: as it was given, or so long before `now` as a duration says.
+pub(super) fn time(flag: &str, text: &str, now: Timestamp) -> Result<String, Failure> {
+    if let Ok(ago) = duration(text) {
+        return Ok(rfc3339(now.minus(ago)));
+    }
+    match serde_json::from_value::<protobuf::Timestamp>(json!(text)) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(Failure::usage(format!(
+            "{flag}: {text:?} is no time; write 2026-11-15T12:00:00Z, or 1h for an hour ago"
+        ))),
+    }
+}
+
+/// `time` as RFC 3339 writes it.
+pub(super) fn rfc3339(time: Timestamp) -> String {
+    let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
+    let text = json!(protobuf::Timestamp::from_unix_micros(micros));
+    text.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_or_are_seconds() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("7d").map(seconds), Ok("604800s".to_owned()));
+        assert_eq!(duration("250ms").map(seconds), Ok("0.250s".to_owned()));
+        assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn pairs_are_split_at_the_first_sign() {
+        assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
+        assert!(pair("a").is_err() && pair("=b").is_err());
+        let pairs = [pair("a=1").unwrap(), pair("a=2").unwrap()];
+        assert_eq!(object(&pairs), json!({"a": "2"}));
+    }
+
+    #[test]
+    fn times_are_given_or_so_long_ago() {
+        let now = Timestamp(7_200_000_000);
+        assert_eq!(time("--time", "1h", now).ok().as_deref(), Some("1970-01-01T01:00:00Z"));
+        let given = "2026-11-15T12:00:00+01:00";
+        assert_eq!(time("--time", given, now).ok().as_deref(), Some(given));
+        assert!(time("--time", "noon", now).is_err());
+    }
+}

@@ -2,6 +2,7 @@
 
 mod acks;
 mod attempts;
+mod figures;
 mod lanes;
 mod paging;
 mod seek;

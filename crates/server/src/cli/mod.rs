@@ -6,6 +6,7 @@ mod client;
 mod completions;
 mod config;
 mod dead_letter;
+mod demo;
 mod endpoint;
 mod lane;
 mod lint;
@@ -20,6 +21,7 @@ mod serve;
 mod subscription;
 mod table;
 mod tail;
+mod top;
 mod topic;
 mod values;
 mod verify;
@@ -100,12 +102,18 @@ enum Command {
     /// Show the alerts that are pending or firing.
     #[command(after_help = help(alerts::EXAMPLES))]
     Alerts(alerts::Arguments),
+    /// Show what subscriptions do, live.
+    #[command(after_help = help(top::EXAMPLES))]
+    Top(top::Arguments),
     /// Look for set-ups that end badly.
     #[command(after_help = help(lint::EXAMPLES))]
     Lint(lint::Arguments),
     /// Be an endpoint that prints what is pushed to it, and checks signatures and order.
     #[command(after_help = help(receive::EXAMPLES))]
     Receive(receive::Arguments),
+    /// See in a minute what Postrider does.
+    #[command(after_help = help(demo::EXAMPLES))]
+    Demo(demo::Arguments),
     /// Check every checksum of a data folder that no server is using; change nothing.
     #[command(after_help = help(verify::EXAMPLES))]
     Verify(verify::Arguments),
@@ -255,8 +263,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Lane(command) => lane::run(&command),
         Command::Seek(arguments) => seek::run(&arguments),
         Command::Alerts(arguments) => alerts::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Config(Config::Show { default, json, settings }) => {
             config::show(default, json, settings)

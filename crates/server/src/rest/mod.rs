@@ -2,6 +2,7 @@
 
 mod attempts;
 mod calls;
+mod figures;
 mod keys;
 mod lanes;
 mod metrics;
@@ -84,6 +85,9 @@ impl Rest {
         let (head, body) = request.into_parts();
         let (verb, path) = (head.method.as_str(), head.uri.path());
         if let Some(reply) = pages::find(&self, verb, path)? {
+            return Ok(reply);
+        }
+        if let Some(reply) = figures::find(&self, verb, path)? {
             return Ok(reply);
         }
         if let Some(reply) = keys::find(&self, verb, path, &head.headers).await? {

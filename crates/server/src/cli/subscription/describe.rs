@@ -63,7 +63,10 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
     let mut text = String::new();
     for (what, pointer, unit) in SHOWN {
         if let Some(value) = subscription.pointer(pointer) {
-            fact(&mut text, what, &format!("{}{unit}", plain(value)));
+            // An object without fields is a setting that is on and has nothing more to say.
+            let is_on = value.as_object().is_some_and(serde_json::Map::is_empty);
+            let shown = if is_on { "yes".to_owned() } else { plain(value) };
+            fact(&mut text, what, &format!("{shown}{unit}"));
         }
     }
     for (what, field, meaning) in [

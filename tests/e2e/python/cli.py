@@ -19,15 +19,18 @@ class Cli:
     def env(self):
         return {"POSTRIDER_SERVER": self.server.url, "POSTRIDER_PROJECT": self.project}
 
-    def run(self, *words, stdin=None, timeout=60):
+    def run(self, *words, stdin=None, timeout=60, without=()):
         """Runs a command to its end, whatever that is."""
+        env = {**os.environ, **self.env}
+        for name in without:
+            del env[name]
         return subprocess.run(
             [program.PROGRAM, *map(str, words)],
             input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout,
-            env={**os.environ, **self.env},
+            env=env,
         )
 
     def ok(self, *words, stdin=None, timeout=60):

@@ -225,7 +225,8 @@ impl Client {
 
     /// Waits.
     pub(super) fn sleep(&self, time: Duration) {
-        self.runtime.block_on(tokio::time::sleep(time));
+        // The sleep must be made where the runtime is.
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 
     /// The time on the wall clock.

@@ -16,6 +16,8 @@ mod progress_bar;
 mod publish;
 mod pull;
 mod receive;
+#[cfg(test)]
+mod reference;
 mod seek;
 mod serve;
 mod subscription;
@@ -228,6 +230,11 @@ impl Failure {
     /// Whoever reads our output has seen enough: an end, and not a bad one.
     fn unread() -> Self {
         Self { code: 0, problem: String::new() }
+    }
+
+    /// Lets a command go on that is for more than its output.
+    fn unless_unread(self) -> Result<(), Self> {
+        if self.code == 0 { Ok(()) } else { Err(self) }
     }
 
     /// The server cannot be reached.

@@ -70,7 +70,8 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
         // Nothing has been promised to anybody yet, and recovery can be begun again.
         () = signals.next() => return Ok(()),
     };
-    print(&screen(loaded, &server))?;
+    // Whoever started it may not care for its screen.
+    print(&screen(loaded, &server)).or_else(Failure::unless_unread)?;
     tracing::info!(address = %server.address(), "serving");
     let failure = tokio::select! {
         () = signals.next() => None,

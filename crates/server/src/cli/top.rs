@@ -160,7 +160,7 @@ fn screen(view: &Value, is_live: bool) -> String {
             plain(&one["outstanding"]),
             plain(&one["deliveriesPerSecond"]),
             plain(&one["acksPerSecond"]),
-            json!(failed).to_string(),
+            format!("{failed:.1}"),
             plain(&one["deadLetters"]),
             plain(&one["dropped"]),
             plain(&one["fifo"]["blockedSeconds"]),

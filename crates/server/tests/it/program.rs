@@ -340,7 +340,7 @@ async fn a_subscription_is_described_for_people_and_programs() {
     assert!(told["cursor"]["offset"].is_u64());
     let missing =
         run(&["subscription", "describe", "projects/p/subscriptions/none", "--server", &server]);
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(3));
     assert!(stderr(&missing).contains("not found"), "{}", stderr(&missing));
     let wrong = run(&["subscription", "describe", "billing", "--server", &server]);
     assert_eq!(wrong.status.code(), Some(2));

@@ -87,7 +87,7 @@ fn wait(client: &Client, at: &At, mut replay: Value) -> Result<(), Failure> {
     bar.end();
     tell(at, &replay)?;
     match replay["state"].as_str() {
-        Some("done") if replay["failed"].as_u64().unwrap_or_default() == 0 => Ok(()),
+        Some("done") if number(&replay["failed"]) == 0 => Ok(()),
         _ => Err(Failure::failed(format!("the replay ended {}", plain(&replay["state"])))),
     }
 }

@@ -13,7 +13,7 @@ const BAD: &str = "order without an address";
 pub(super) fn give_up_and_replay(stage: &Stage) -> Result<(), Failure> {
     stage.part("Dead letters, and their replay")?;
     let strict = set_up(stage)?;
-    stage.receiver.fail(BAD, 422, u32::MAX);
+    stage.receiver.fail("/strict", BAD, 422, u32::MAX);
     stage.say("   The endpoint will answer 422 to one of two orders, always.")?;
     stage.publish(&stage.topic("orders")?, "", &[BAD, "good order"])?;
     let letter = stage.until("the dead letter", || first_letter(stage, &strict))?;
@@ -27,7 +27,7 @@ pub(super) fn give_up_and_replay(stage: &Stage) -> Result<(), Failure> {
         "   letter {id}: given up after {attempts} attempts, {class}, last status {status}"
     ))?;
     stage.say("   Somebody repairs the endpoint.")?;
-    stage.receiver.repair(BAD);
+    stage.receiver.repair("/strict");
     stage.command("dead-letter replay --subscription strict --all")?;
     replay(stage, &strict)?;
     let pushes = watch_for_replayed(stage)?;

@@ -21,9 +21,12 @@ pub(super) fn run(stage: &Stage, time: Duration) -> Result<(), Failure> {
         let texts: Vec<String> = (0..10).map(|number| format!("load {round}.{number}")).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         if round.is_multiple_of(10) {
-            // One class of failure each time, and one message that is given up.
+            // Now of one class, now of another; strict gives its message up.
             let status = if round.is_multiple_of(20) { 500 } else { 404 };
-            stage.receiver.fail(texts[0], status, 8);
+            for path in ["/strict", "/shipping", "/ledger"] {
+                let times = if path == "/strict" { u32::MAX } else { 2 };
+                stage.receiver.fail(path, texts[0], status, times);
+            }
         }
         stage.publish(&orders, "", &texts)?;
         stage.publish(&parcels, &format!("key {}", round % 5), &texts)?;

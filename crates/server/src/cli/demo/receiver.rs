@@ -36,7 +36,8 @@ struct Fault {
 struct Book {
     pushes: Vec<Push>,
     acked: u64,
-    faults: HashMap<String, Fault>,
+    /// By path and text.
+    faults: HashMap<(String, String), Fault>,
 }
 
 /// Pushes that are remembered; the story needs far fewer.
@@ -72,14 +73,15 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// The next `times` pushes of `text` get `status`.
-    pub(super) fn fail(&self, text: &str, status: u16, times: u32) {
-        self.book.lock().faults.insert(text.to_owned(), Fault { status, times });
+    /// The next `times` pushes of `text` to `path` get `status`.
+    pub(super) fn fail(&self, path: &str, text: &str, status: u16, times: u32) {
+        let place = (path.to_owned(), text.to_owned());
+        self.book.lock().faults.insert(place, Fault { status, times });
     }
 
-    /// From now on all is well with `text`.
-    pub(super) fn repair(&self, text: &str) {
-        self.book.lock().faults.remove(text);
+    /// From now on all is well with what goes to `path`.
+    pub(super) fn repair(&self, path: &str) {
+        self.book.lock().faults.retain(|(place, _), _| place != path);
     }
 
     /// What has arrived at `path`, in order.
@@ -98,7 +100,7 @@ impl Book {
         let envelope: Value = serde_json::from_slice(&arrived.body).unwrap_or_default();
         let message = &envelope["message"];
         let text = String::from_utf8_lossy(&data(message)).into_owned();
-        let status = self.status(&text);
+        let status = self.status(&arrived.path, &text);
         self.acked += u64::from(status == 200);
         if self.pushes.len() < PUSHES_MAX {
             let attributes = message["attributes"].clone();
@@ -108,8 +110,8 @@ impl Book {
         Answer { status, delay: Duration::ZERO }
     }
 
-    fn status(&mut self, text: &str) -> u16 {
-        match self.faults.get_mut(text) {
+    fn status(&mut self, path: &str, text: &str) -> u16 {
+        match self.faults.get_mut(&(path.to_owned(), text.to_owned())) {
             Some(fault) if fault.times > 0 => {
                 fault.times -= 1;
                 fault.status
@@ -126,8 +128,10 @@ mod tests {
     #[test]
     fn a_text_fails_as_often_as_told() {
         let mut book = Book::default();
-        book.faults.insert("bad".to_owned(), Fault { status: 503, times: 2 });
-        let statuses = ["bad", "good", "bad", "bad"].map(|text| book.status(text));
+        let place = ("/a".to_owned(), "bad".to_owned());
+        book.faults.insert(place, Fault { status: 503, times: 2 });
+        assert_eq!(book.status("/b", "bad"), 200);
+        let statuses = ["bad", "good", "bad", "bad"].map(|text| book.status("/a", text));
         assert_eq!(statuses, [503, 200, 503, 200]);
     }
 }

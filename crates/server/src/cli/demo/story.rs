@@ -48,7 +48,7 @@ pub(super) fn push_in_order(stage: &Stage) -> Result<(), Failure> {
             "pushConfig": {"pushEndpoint": endpoint}, "retryPolicy": stage.retry_policy(),
         }),
     )?;
-    stage.receiver.fail("ann 1", 500, 2);
+    stage.receiver.fail("/shipping", "ann 1", 500, 2);
     stage.say("   The endpoint will answer 500 to \"ann 1\", twice.")?;
     stage.publish(&topic, "ann", &["ann 1", "ann 2"])?;
     stage.publish(&topic, "bob", &["bob 1", "bob 2"])?;
@@ -89,7 +89,7 @@ pub(super) fn push_fifo(stage: &Stage) -> Result<(), Failure> {
             "postrider": {"fifo": true, "maxAttempts": 100},
         }),
     )?;
-    stage.receiver.fail("entry 1", 503, 2);
+    stage.receiver.fail("/ledger", "entry 1", 503, 2);
     stage.publish(&topic, "", &["entry 1", "entry 2", "entry 3"])?;
     let pushes = watch(stage, "/ledger", 3)?;
     let order: Vec<&str> = acked(&pushes).collect();

@@ -72,6 +72,11 @@ impl Changes {
         }
     }
 
+    /// Whether there is something at this place now.
+    pub(super) fn is_now(&self, pointer: &str) -> bool {
+        self.current.pointer(pointer).is_some()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.mask.is_empty()
     }

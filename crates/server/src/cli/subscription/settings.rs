@@ -174,9 +174,13 @@ impl Settings {
             }
         }
         let Some(attempts) = self.max_attempts else { return Ok(()) };
-        if self.dead_letter_topic.as_deref() != Some(NONE) && changes.has_dead_letters() {
+        let is_google =
+            self.dead_letter_topic.as_deref() != Some(NONE) && changes.has_dead_letters();
+        if is_google {
             changes.set("deadLetterPolicy.maxDeliveryAttempts", attempts.into());
-        } else {
+        }
+        // Where both are set they must say the same.
+        if !is_google || changes.is_now("/postrider/maxAttempts") {
             changes.set("postrider.maxAttempts", attempts.into());
         }
         Ok(())
@@ -346,6 +350,10 @@ mod tests {
             "updateMask": "deadLetterPolicy,pushConfig",
         });
         assert_eq!(changed, expected);
+        let mut both = current.clone();
+        both["postrider"] = json!({"maxAttempts": 5});
+        let changed = applied(both, "--max-attempts 9").unwrap();
+        assert_eq!(changed["updateMask"], "deadLetterPolicy,postrider.maxAttempts");
         let ended = applied(current, "--dead-letter-topic none --endpoint none").unwrap();
         let expected = json!({
             "subscription": {"pushConfig": {}}, "updateMask": "deadLetterPolicy,pushConfig",

@@ -35,6 +35,33 @@ def failing(cli, receiver):
     cli.ok("subscription", "delete", "strict")
 
 
+@pytest.fixture
+def given_up(cli, rest):
+    """A function that gives a pull subscription `strict` so many dead letters."""
+    cli.ok("topic", "create", "orders")
+    cli.ok(
+        "subscription", "create", "strict", "--topic", "orders", "--standard",
+        "--min-backoff", "100ms", "--max-backoff", "100ms",
+    )
+    path = f"/v1/{cli.name('subscriptions', 'strict')}"
+
+    def give_up(count):
+        cli.ok("publish", "orders", *[f"bad {n}" for n in range(count)])
+
+        def done():
+            received = rest.pull(path.removeprefix("/v1/"), wait=False)
+            if received:
+                ids = [one["ackId"] for one in received]
+                nack = {"ackIds": ids, "ackDeadlineSeconds": 0}
+                rest.ok("POST", f"{path}:modifyAckDeadline", nack)
+            found = letters(cli)
+            return len(found) >= count and found
+
+        return until(done, seconds=60)
+
+    return give_up
+
+
 def letters(cli, *words):
     return cli.json("dead-letter", "list", "--subscription", "strict", *words)["deadLetters"]
 
@@ -135,11 +162,8 @@ def test_dead_letters_are_replayed_once(failing):
     assert watched["state"] == "done"
 
 
-def test_some_dead_letters_are_replayed_by_id_and_a_slow_replay_is_cancelled(failing):
-    cli, receiver = failing
-    cli.ok("publish", "orders", *[f"bad {n}" for n in range(5)])
-    found = wait_letters(cli, 5)
-    receiver.on("/push", 200)
+def test_some_dead_letters_are_replayed_by_id_and_a_slow_replay_is_cancelled(cli, given_up):
+    found = given_up(5)
     one = cli.json(
         "dead-letter", "replay", found[0]["messageId"], "--topic", "strict.dlq", "--to", "topic"
     )
@@ -152,10 +176,8 @@ def test_some_dead_letters_are_replayed_by_id_and_a_slow_replay_is_cancelled(fai
     cli.fails(2, "dead-letter", "replay", "--topic", "strict.dlq")
 
 
-def test_dead_letters_are_deleted_only_when_confirmed(failing):
-    cli, _ = failing
-    cli.ok("publish", "orders", "bad 1", "bad 2", "bad 3")
-    found = wait_letters(cli, 3)
+def test_dead_letters_are_deleted_only_when_confirmed(cli, given_up):
+    found = given_up(3)
     said = cli.fails(2, "dead-letter", "delete", "--topic", "strict.dlq", "--all", stdin="")
     assert "--confirm 3" in said
     assert "3" in cli.fails(

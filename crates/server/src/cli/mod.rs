@@ -151,7 +151,7 @@ enum Config {
 #[derive(Clone, Debug, Default, Args)]
 struct Settings {
     /// The file with the settings [default: ./postrider.toml where it exists]
-    #[arg(long, value_name = "FILE", env = FILE_VARIABLE)]
+    #[arg(long, value_name = "FILE", env = FILE_VARIABLE, hide_env_values = true)]
     config: Option<PathBuf>,
     /// The address to serve on; port 0 takes any free port [default: 127.0.0.1:8085]
     #[arg(long, value_name = "ADDRESS:PORT")]

@@ -13,7 +13,7 @@ Examples:
   postrider lane list billing --project my-project
   postrider lane list projects/my-project/subscriptions/billing --all --json
   postrider lane release billing --key ann
-  postrider lane skip billing --key ''
+  postrider lane skip ledger                         the one lane of a FIFO subscription
 
 release tries the message that blocks the lane again at once, as if it had never been tried.
 skip gives it up: it goes to the dead letter topic if there is one, and is dropped otherwise.
@@ -71,9 +71,9 @@ struct How {
 pub(super) struct Lane {
     /// The subscription
     name: String,
-    /// The lane's key; empty for the one lane of a FIFO subscription
+    /// The lane's key; a FIFO subscription has one lane, which needs none
     #[arg(long)]
-    key: String,
+    key: Option<String>,
     #[command(flatten)]
     at: At,
 }
@@ -104,13 +104,25 @@ fn skip(lane: &Lane) -> Result<(), Failure> {
 
 fn act(lane: &Lane, act: &str, done: &str) -> Result<(), Failure> {
     let name = lane.at.subscription(&lane.name)?;
+    let client = Client::new(&lane.at)?;
+    let key = match &lane.key {
+        Some(key) => key.clone(),
+        None => only_key(&client.get(&name.path())?)?,
+    };
     let path = format!("{}/lanes:{act}", name.path());
-    let body = json!({"key": lane.key});
-    Client::new(&lane.at)?.post_ours("lanes", Ours::Of(&name), &path, &body)?;
+    client.post_ours("lanes", Ours::Of(&name), &path, &json!({ "key": key }))?;
     if lane.at.json {
-        return print_json(&json!({"subscription": name.as_str(), "key": lane.key, "act": act}));
+        return print_json(&json!({"subscription": name.as_str(), "key": key, "act": act}));
     }
-    print(&format!("{done} lane {:?} of {name}\n", lane.key))
+    print(&format!("{done} lane {key:?} of {name}\n"))
+}
+
+/// The key of the only lane there can be.
+fn only_key(subscription: &Value) -> Result<String, Failure> {
+    match subscription.pointer("/postrider/fifo") {
+        Some(Value::Bool(true)) => Ok(String::new()),
+        _ => Err(Failure::usage("which lane? Give its --key")),
+    }
 }
 
 fn list(name: &str, how: &How) -> Result<(), Failure> {
@@ -154,6 +166,13 @@ fn table(lanes: &[Value], is_all: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_fifo_subscription_needs_no_key() {
+        assert_eq!(only_key(&json!({"postrider": {"fifo": true}})).ok(), Some(String::new()));
+        assert!(only_key(&json!({"postrider": {"fifo": false}})).is_err());
+        assert!(only_key(&json!({})).is_err());
+    }
 
     #[test]
     fn lanes_are_lines_of_a_table() {

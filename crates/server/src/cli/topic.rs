@@ -39,7 +39,7 @@ pub(super) struct Create {
     /// The topic
     name: String,
     /// How long its messages are kept, acked or not: 10m to 31d
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     retention: Option<Duration>,
     /// A label; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]

@@ -17,10 +17,10 @@ const NONE: &str = "none";
 #[derive(Debug, Default, Args)]
 pub(super) struct Settings {
     /// How long a consumer has for an ack: 10s to 10m
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     ack_deadline: Option<Duration>,
     /// How long messages that are not acked are kept: 10m to 31d
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     retention: Option<Duration>,
     /// Keep acked messages too, for a seek back
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
@@ -35,10 +35,10 @@ pub(super) struct Settings {
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
     /// The wait after the first failed attempt, doubled with each: 0s to 10m
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     min_backoff: Option<Duration>,
     /// The longest wait between attempts: 0s to 10m
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     max_backoff: Option<Duration>,
     /// Where messages go that failed too often; none ends that
     #[arg(long, value_name = "TOPIC")]
@@ -98,7 +98,7 @@ struct Own {
     #[arg(long, value_name = "DURATIONS")]
     backoff: Option<String>,
     /// How long the endpoint has for its answer: 1s to 10m
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
     /// A header sent with each push; can be given several times
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair)]

@@ -150,5 +150,9 @@ pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
 /// Parentheses and negations inside each other in a filter, at most. Ours: it bounds the stack that
 /// reading and matching take, whatever the length of the text.
 pub const FILTER_NESTING_MAX: usize = 64;
+/// Bytes of a filter that is not Google's, in the CEL spelling, at most. Ours.
+pub const LIVE_FILTER_BYTES_MAX: usize = 4_096;
+/// Terms of a filter that is not Google's, at most. Ours.
+pub const LIVE_FILTER_TERMS_MAX: usize = 32;
 
 const DAY_S: u64 = 24 * 60 * 60;

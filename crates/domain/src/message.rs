@@ -119,6 +119,18 @@ pub fn attribute<'body>(body: &'body [u8], name: &str) -> Result<Option<&'body s
     Ok(None)
 }
 
+/// The data inside a record body; empty = none.
+pub fn data(body: &[u8]) -> Result<&[u8], Malformed> {
+    let mut rest = Fields { bytes: body };
+    let mut data = &[][..];
+    while let Some((tag, value)) = rest.next_field()? {
+        if tag == DATA {
+            data = value;
+        }
+    }
+    Ok(data)
+}
+
 /// One part of a message, as it lies in a record body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'body> {

@@ -2,11 +2,16 @@
 
 use std::fmt::{self, Write};
 
+use super::cel_text;
+use super::seen::{ScalarRef, Seen};
+use crate::json::Number;
+
 /// A filter, or a part of one in parentheses.
 ///
-/// Displayed, it is the canonical text, which reads back as the same tree. That text can be longer
-/// than the one it was read from, and so than a filter may be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Displayed, it is a text in Google's language, which reads back as the same tree. That text can
+/// be longer than the one it was read from, and so than a filter may be. What Google's language
+/// cannot say is displayed in the CEL spelling.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Expression {
     /// True when the term is.
     Term(Term),
@@ -19,7 +24,7 @@ pub enum Expression {
 }
 
 /// One question about one field of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
     /// What is looked at.
     pub field: Field,
@@ -28,23 +33,64 @@ pub struct Term {
 }
 
 /// A part of a message that a term can look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// The attribute of this key.
     Attribute(String),
+    /// What is at this path in the data, read as JSON; one name at least.
+    Data(Vec<String>),
+}
+
+/// A value that a filter names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scalar {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number; never one beyond the doubles.
+    Number(Number),
+    /// A string.
+    Text(String),
 }
 
 /// What a term asks of its field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Nothing is converted: values of different types are unequal and in no order, strings are
+/// ordered by code point, numbers compared by value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// The field is there, with whatever value: `:`.
+    /// The field is there, with whatever value: `:`, `has`.
     Present,
-    /// The field is there and has this value: `=`.
-    Equals(String),
-    /// The field has another value or is not there: `!=`.
-    Differs(String),
-    /// The field is there and its value begins so: `hasPrefix`.
+    /// The field is there and has this value: `=`, `==`.
+    Equals(Scalar),
+    /// The field has another value or is not there: Google's `!=`.
+    Differs(Scalar),
+    /// The field is there and has another value: `!=` of the list form and the CEL spelling.
+    Unequal(Scalar),
+    /// The field is there and stands so to a number or a string: `>`, `>=`, `<`, `<=`.
+    Ordered(Order, Scalar),
+    /// The field is there and has one of these values, of which there is one: `in`.
+    In(Vec<Scalar>),
+    /// The field is a string that begins so: `hasPrefix`, `startsWith`.
     StartsWith(String),
+    /// The field is a string with this one inside, or a list with this element: `contains`.
+    Contains(Scalar),
+    /// The field is a list with this element: a value `in` a field.
+    Includes(Scalar),
+}
+
+/// How a field stands to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Order {
+    /// `>`
+    Above,
+    /// `>=`
+    AtLeast,
+    /// `<`
+    Below,
+    /// `<=`
+    AtMost,
 }
 
 impl Expression {
@@ -53,6 +99,16 @@ impl Expression {
         let mut terms = Vec::new();
         self.gather(&mut terms);
         terms
+    }
+
+    /// Whether a term looks at the data.
+    pub fn needs_data(&self) -> bool {
+        self.terms().iter().any(|term| matches!(term.field, Field::Data(_)))
+    }
+
+    /// The same in the CEL spelling, which reads back as a tree of the same meaning.
+    pub fn cel(&self) -> String {
+        cel_text::Cel(self).to_string()
     }
 
     fn gather<'tree>(&'tree self, terms: &mut Vec<&'tree Term>) {
@@ -68,15 +124,41 @@ impl Expression {
 
 impl Condition {
     /// Whether this holds for a field with this value; `None` = the field is not there.
-    pub fn holds(&self, value: Option<&[u8]>) -> bool {
+    pub fn holds(&self, seen: Option<Seen<'_>>) -> bool {
+        let Some(seen) = seen else { return matches!(self, Self::Differs(_)) };
         match self {
-            Self::Present => value.is_some(),
-            Self::Equals(wanted) => value == Some(wanted.as_bytes()),
-            Self::Differs(unwanted) => value != Some(unwanted.as_bytes()),
-            Self::StartsWith(prefix) => {
-                value.is_some_and(|value| value.starts_with(prefix.as_bytes()))
-            }
+            Self::Present => true,
+            Self::Equals(wanted) => seen.equals(wanted.borrow()),
+            Self::Differs(unwanted) | Self::Unequal(unwanted) => !seen.equals(unwanted.borrow()),
+            Self::Ordered(order, bound) => seen.stands(*order, bound.borrow()),
+            Self::In(wanted) => wanted.iter().any(|wanted| seen.equals(wanted.borrow())),
+            Self::StartsWith(prefix) => seen.starts_with(prefix.as_bytes()),
+            Self::Contains(part) => seen.contains(part.borrow()),
+            Self::Includes(element) => seen.includes(element.borrow()),
         }
+    }
+}
+
+impl Scalar {
+    pub(crate) fn borrow(&self) -> ScalarRef<'_> {
+        match self {
+            Self::Null => ScalarRef::Null,
+            Self::Bool(bool) => ScalarRef::Bool(*bool),
+            Self::Number(number) => ScalarRef::Number(*number),
+            Self::Text(text) => ScalarRef::Text(text.as_bytes()),
+        }
+    }
+}
+
+impl From<&str> for Scalar {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Scalar {
+    fn from(text: String) -> Self {
+        Self::Text(text)
     }
 }
 
@@ -115,15 +197,20 @@ impl fmt::Display for Operand<'_> {
 
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Field::Attribute(key) = &self.field;
+        let Field::Attribute(key) = &self.field else { return cel_text::term(f, self) };
         let key = Key(key);
         match &self.condition {
             Condition::Present => write!(f, "attributes:{key}"),
-            Condition::Equals(value) => write!(f, "attributes.{key} = {}", Quoted(value)),
-            Condition::Differs(value) => write!(f, "attributes.{key} != {}", Quoted(value)),
+            Condition::Equals(Scalar::Text(value)) => {
+                write!(f, "attributes.{key} = {}", Quoted(value))
+            }
+            Condition::Differs(Scalar::Text(value)) => {
+                write!(f, "attributes.{key} != {}", Quoted(value))
+            }
             Condition::StartsWith(prefix) => {
                 write!(f, "hasPrefix(attributes.{key}, {})", Quoted(prefix))
             }
+            _ => cel_text::term(f, self),
         }
     }
 }
@@ -140,7 +227,8 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-struct Quoted<'tree>(&'tree str);
+/// A string in double quotes, as all spellings read it.
+pub(super) struct Quoted<'tree>(pub(super) &'tree str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

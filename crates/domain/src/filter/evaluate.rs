@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::ast::{Expression, Field, Term};
-use crate::limits::FILTER_BYTES_MAX;
+use super::seen::Seen;
+use crate::json;
+use crate::limits::{FILTER_BYTES_MAX, LIVE_FILTER_TERMS_MAX};
 use crate::message::{self, Malformed};
 
-/// Every term names the attributes and has a mark behind that word.
+const _: () = assert!(LIVE_FILTER_TERMS_MAX <= Truths::MAX);
+/// In Google's language every term names the attributes and has a mark behind that word.
 const TERM_BYTES_MIN: usize = "attributes:".len();
 const _: () = assert!(FILTER_BYTES_MAX / TERM_BYTES_MIN <= Truths::MAX);
 
@@ -19,6 +22,8 @@ pub(super) struct Plan {
     without: Truths,
     /// Whether such a message matches.
     matches_without: bool,
+    /// Whether a term looks at the data.
+    needs_data: bool,
 }
 
 impl Plan {
@@ -30,7 +35,7 @@ impl Plan {
             without.set(place, term.condition.holds(None));
         }
         let matches_without = holds(expression, without);
-        Self { terms, without, matches_without }
+        Self { terms, without, matches_without, needs_data: expression.needs_data() }
     }
 
     /// `expression` is the one this was made for.
@@ -40,6 +45,9 @@ impl Plan {
             let (key, value) = attribute?;
             self.learn(key, value, &mut truths);
         }
+        if self.needs_data && !self.learn_data(message::data(body)?, &mut truths) {
+            return Ok(false);
+        }
         if truths == self.without {
             return Ok(self.matches_without);
         }
@@ -48,11 +56,26 @@ impl Plan {
 
     fn learn(&self, key: &[u8], value: &[u8], truths: &mut Truths) {
         for (place, term) in self.terms.iter().enumerate() {
-            let Field::Attribute(wanted) = &term.field;
-            if wanted.as_bytes() == key {
-                truths.set(place, term.condition.holds(Some(value)));
+            if matches!(&term.field, Field::Attribute(wanted) if wanted.as_bytes() == key) {
+                truths.set(place, term.condition.holds(Some(Seen::Text(value))));
             }
         }
+    }
+
+    /// Whether the data is JSON at all: otherwise no filter that looks at it matches.
+    fn learn_data(&self, data: &[u8], truths: &mut Truths) -> bool {
+        let Some(root) = std::str::from_utf8(data).ok().and_then(|text| json::read(text).ok())
+        else {
+            return false;
+        };
+        for (place, term) in self.terms.iter().enumerate() {
+            if let Field::Data(path) = &term.field {
+                let mut buffer = String::new();
+                let seen = root.find(path).map(|value| Seen::new(value, &mut buffer));
+                truths.set(place, term.condition.holds(seen));
+            }
+        }
+        true
     }
 }
 
@@ -89,13 +112,18 @@ fn take(expression: &Expression, truths: &mut Truths) -> bool {
     }
 }
 
+/// For filters that do not look at the data.
 pub(super) fn matches_attributes(
     expression: &Expression,
     attributes: &BTreeMap<String, String>,
 ) -> bool {
     match expression {
-        Expression::Term(Term { field: Field::Attribute(key), condition }) => {
-            condition.holds(attributes.get(key).map(String::as_bytes))
+        Expression::Term(Term { field, condition }) => {
+            let value = match field {
+                Field::Attribute(key) => attributes.get(key),
+                Field::Data(_) => None,
+            };
+            condition.holds(value.map(|value| Seen::Text(value.as_bytes())))
         }
         Expression::Not(part) => !matches_attributes(part, attributes),
         Expression::All(parts) => parts.iter().all(|part| matches_attributes(part, attributes)),

@@ -1,4 +1,4 @@
-//! Strings in double quotes, and their escapes.
+//! Strings in quotes, and their escapes.
 //!
 //! Google's documentation allows Unicode, hexadecimal and octal escapes and asks that quotes,
 //! backslashes and non-printing characters be escaped, and says no more. So these are taken:
@@ -14,15 +14,24 @@ use super::parse::{Cursor, Fault};
 
 /// Reads the string that is next, and what it stands for.
 pub(super) fn string(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
-    let opening = cursor.rest;
-    if !cursor.take("\"") {
-        return Err(cursor.fault("expected a string in double quotes"));
+    if cursor.rest.starts_with('"') {
+        return quoted(cursor);
     }
+    Err(cursor.fault("expected a string in double quotes"))
+}
+
+/// Reads the string that begins with the next character, which is the quote it ends with too.
+pub(super) fn quoted(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
+    let opening = cursor.rest;
+    let quote = cursor.next_char();
     let mut value = String::new();
     loop {
         let here = cursor.rest;
-        match cursor.next_char() {
-            Some('"') => return Ok(value),
+        let next = cursor.next_char();
+        if next.is_some() && next == quote {
+            return Ok(value);
+        }
+        match next {
             Some('\\') => value.push(escaped(cursor, here)?),
             Some(c) if c.is_control() => {
                 let problem = format!("a control character is written as an escape: {}", escape(c));

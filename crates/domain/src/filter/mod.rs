@@ -1,4 +1,9 @@
-//! Which messages a subscription wants: Google's filter language.
+//! Which messages a subscription wants: one tree, three spellings.
+//!
+//! `ast` is the tree and says what each condition means. It is read from Google's language (below),
+//! from the CEL spelling (`cel`) and from the list form (`list`). A missing field makes every
+//! comparison false, `!=` too, except Google's own `!=`. Data that is not JSON matches no filter
+//! that looks at the data.
 //!
 //! ```text
 //! expression = operand { "AND" operand } | operand { "OR" operand }
@@ -14,18 +19,26 @@
 //! around one of them, as Google's documentation demands.
 
 mod ast;
+mod canonical;
+mod cel;
+mod cel_text;
 mod evaluate;
+mod list;
 mod literal;
 mod parse;
+mod seen;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-pub use ast::{Condition, Expression, Field, Term};
+pub use ast::{Condition, Expression, Field, Order, Scalar, Term};
+pub use list::Clause;
+pub(crate) use seen::ScalarRef;
+pub use seen::Seen;
 
 use crate::error::Invalid;
-use crate::limits::FILTER_BYTES_MAX;
+use crate::limits::{FILTER_BYTES_MAX, LIVE_FILTER_BYTES_MAX, LIVE_FILTER_TERMS_MAX};
 use crate::message::Malformed;
 use evaluate::Plan;
 use parse::Fault;
@@ -47,12 +60,64 @@ impl Filter {
     /// the fault and what is wrong: `filter: at 14: expected a string in double quotes`. Places
     /// count characters from 1; the end of the text is one behind the last character.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
-        let expression = short_enough(text).and_then(|()| parse::expression(text));
-        let expression = expression.map_err(|fault| {
-            Invalid::new(field, format!("at {}: {}", fault.position, fault.problem))
-        })?;
+        short_enough(text, FILTER_BYTES_MAX)
+            .and_then(|()| parse::expression(text))
+            .map(|expression| Self::new(text.to_owned(), expression))
+            .map_err(|fault| fault.invalid(field))
+    }
+
+    /// Reads a filter in the CEL spelling, of at most `LIVE_FILTER_BYTES_MAX` bytes and
+    /// `LIVE_FILTER_TERMS_MAX` terms. A refusal is as that of `parse`.
+    pub fn parse_cel(field: &str, text: &str) -> Result<Self, Refusal> {
+        short_enough(text, LIVE_FILTER_BYTES_MAX)
+            .and_then(|()| cel::expression(text))
+            .map(|expression| Self::new(text.to_owned(), expression))
+            .map_err(|fault| match fault.too_complex {
+                true => Refusal::TooComplex(fault.invalid(field)),
+                false => Refusal::Wrong(fault.invalid(field)),
+            })
+    }
+
+    /// Takes the list form; `None` = no clauses, no filter. A refusal names the part at fault:
+    /// `filters[1].op`. The text of such a filter is its CEL spelling, which is what the limits
+    /// of `parse_cel` count.
+    pub fn from_clauses(field: &str, clauses: &[Clause]) -> Result<Option<Self>, Refusal> {
+        let count = clauses.len();
+        if count > LIVE_FILTER_TERMS_MAX {
+            let problem = format!("{count} clauses, at most {LIVE_FILTER_TERMS_MAX} are allowed");
+            return Err(Refusal::TooComplex(Invalid::new(field, problem)));
+        }
+        let mut terms = list::terms(field, clauses).map_err(Refusal::Wrong)?;
+        let expression = match terms.pop() {
+            None => return Ok(None),
+            Some(only) if terms.is_empty() => only,
+            Some(last) => {
+                terms.push(last);
+                Expression::All(terms)
+            }
+        };
+        let text = expression.cel();
+        if text.len() > LIVE_FILTER_BYTES_MAX {
+            let bytes = text.len();
+            let problem = format!("{bytes} bytes, at most {LIVE_FILTER_BYTES_MAX} are allowed");
+            return Err(Refusal::TooComplex(Invalid::new(field, problem)));
+        }
+        Ok(Some(Self::new(text, expression)))
+    }
+
+    fn new(text: String, expression: Expression) -> Self {
         let plan = Plan::new(&expression);
-        Ok(Self { text: text.to_owned(), expression, plan })
+        Self { text, expression, plan }
+    }
+
+    /// The form in which filters that say the same in another order or spelling are equal.
+    pub fn canonical(&self) -> Expression {
+        canonical::canonical(&self.expression)
+    }
+
+    /// The filter in the list form; `None` = a list cannot say it.
+    pub fn clauses(&self) -> Option<Vec<Clause>> {
+        list::clauses(&self.expression)
     }
 
     /// The text as it was given.
@@ -67,27 +132,49 @@ impl Filter {
 
     /// Whether the message in a record body, in the layout of `message::encode`, is wanted.
     ///
-    /// Goes through the body's fields once, skips the data, allocates nothing. Of a body that
-    /// names an attribute twice the last one counts, as for `message::decode`.
+    /// Goes through the body's fields once, skips the data unless a term looks at it, allocates
+    /// nothing except for strings of the data that have escapes. Of a body that names an attribute
+    /// twice the last one counts, as for `message::decode`. Data that is not JSON matches no
+    /// filter that looks at it.
     pub fn matches(&self, body: &[u8]) -> Result<bool, Malformed> {
         self.plan.matches(&self.expression, body)
     }
 
-    /// Whether a message with these attributes is wanted: the same answer as `matches`, found in
-    /// the plainest way.
+    /// Whether a message with these attributes and no data is wanted: the same answer as
+    /// `matches`, found in the plainest way.
     pub fn matches_attributes(&self, attributes: &BTreeMap<String, String>) -> bool {
-        evaluate::matches_attributes(&self.expression, attributes)
+        !self.expression.needs_data() && evaluate::matches_attributes(&self.expression, attributes)
     }
 }
 
-fn short_enough(text: &str) -> Result<(), Fault> {
+/// Why a filter in the CEL spelling or the list form is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is not a filter.
+    #[error(transparent)]
+    Wrong(Invalid),
+    /// It is one, but says more than is allowed.
+    #[error(transparent)]
+    TooComplex(Invalid),
+}
+
+impl Refusal {
+    /// The field at fault and what is wrong with it.
+    pub fn invalid(&self) -> &Invalid {
+        let (Self::Wrong(invalid) | Self::TooComplex(invalid)) = self;
+        invalid
+    }
+}
+
+fn short_enough(text: &str, bytes_max: usize) -> Result<(), Fault> {
     let bytes = text.len();
-    if bytes <= FILTER_BYTES_MAX {
+    if bytes <= bytes_max {
         return Ok(());
     }
-    let fitting = text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= FILTER_BYTES_MAX);
+    let fitting = text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= bytes_max);
     Err(Fault {
         position: fitting.count() + 1,
-        problem: format!("{bytes} bytes, at most {FILTER_BYTES_MAX} are allowed"),
+        problem: format!("{bytes} bytes, at most {bytes_max} are allowed"),
+        too_complex: true,
     })
 }

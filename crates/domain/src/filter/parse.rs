@@ -2,6 +2,7 @@
 
 use super::ast::{Condition, Expression, Field, Term};
 use super::literal;
+use crate::error::Invalid;
 use crate::limits::FILTER_NESTING_MAX;
 
 /// What is wrong with a text, and where.
@@ -10,6 +11,20 @@ pub(super) struct Fault {
     /// In characters, from 1; the end of the text is one behind the last.
     pub(super) position: usize,
     pub(super) problem: String,
+    /// Whether the text says nothing wrong, but too much.
+    pub(super) too_complex: bool,
+}
+
+impl Fault {
+    /// As a refusal of `field`.
+    pub(super) fn invalid(&self, field: &str) -> Invalid {
+        Invalid::new(field, format!("at {}: {}", self.position, self.problem))
+    }
+
+    /// The same, as a matter of too much.
+    pub(super) fn too_complex(self) -> Self {
+        Self { too_complex: true, ..self }
+    }
 }
 
 /// Reads a whole text. Takes stack for `FILTER_NESTING_MAX` levels at most.
@@ -98,10 +113,7 @@ impl Parser<'_> {
         inner: fn(&mut Self) -> Result<Expression, Fault>,
     ) -> Result<Expression, Fault> {
         if self.nesting == FILTER_NESTING_MAX {
-            let problem = format!(
-                "more than {FILTER_NESTING_MAX} parentheses and negations inside each other"
-            );
-            return Err(self.cursor.fault_at(start, problem));
+            return Err(self.cursor.too_deep(start));
         }
         self.nesting += 1;
         let expression = inner(self)?;
@@ -131,10 +143,10 @@ impl Parser<'_> {
         }
         let key = self.key()?;
         if self.cursor.take_next("=") {
-            return Ok(term(key, Condition::Equals(self.string()?)));
+            return Ok(term(key, Condition::Equals(self.string()?.into())));
         }
         if self.cursor.take_next("!=") {
-            return Ok(term(key, Condition::Differs(self.string()?)));
+            return Ok(term(key, Condition::Differs(self.string()?.into())));
         }
         Err(self.cursor.fault("expected = or !="))
     }
@@ -210,7 +222,7 @@ fn is_word_char(c: char) -> bool {
 
 /// A place in a text.
 pub(super) struct Cursor<'text> {
-    text: &'text str,
+    pub(super) text: &'text str,
     /// What is not yet read.
     pub(super) rest: &'text str,
 }
@@ -232,7 +244,7 @@ impl<'text> Cursor<'text> {
     }
 
     /// Steps over space, and over `mark` if it is next then.
-    fn take_next(&mut self, mark: &str) -> bool {
+    pub(super) fn take_next(&mut self, mark: &str) -> bool {
         self.skip_space();
         self.take(mark)
     }
@@ -247,8 +259,15 @@ impl<'text> Cursor<'text> {
         self.rest.split(|c| !is_word_char(c)).next().unwrap_or_default()
     }
 
-    fn skip_space(&mut self) {
+    pub(super) fn skip_space(&mut self) {
         self.rest = self.rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
+    }
+
+    /// One more level would be too many at `rest`.
+    pub(super) fn too_deep(&self, rest: &str) -> Fault {
+        let problem =
+            format!("more than {FILTER_NESTING_MAX} parentheses and negations inside each other");
+        self.fault_at(rest, problem).too_complex()
     }
 
     /// A fault here.
@@ -259,6 +278,6 @@ impl<'text> Cursor<'text> {
     /// A fault where `rest` was left.
     pub(super) fn fault_at(&self, rest: &str, problem: impl Into<String>) -> Fault {
         let position = self.text.chars().count() - rest.chars().count() + 1;
-        Fault { position, problem: problem.into() }
+        Fault { position, problem: problem.into(), too_complex: false }
     }
 }

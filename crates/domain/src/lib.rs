@@ -11,6 +11,7 @@ pub mod error;
 pub mod filter;
 pub mod json;
 pub mod limits;
+pub mod live;
 pub mod matching;
 pub mod message;
 pub mod name;

@@ -154,5 +154,23 @@ pub const FILTER_NESTING_MAX: usize = 64;
 pub const LIVE_FILTER_BYTES_MAX: usize = 4_096;
 /// Terms of a filter that is not Google's, at most. Ours.
 pub const LIVE_FILTER_TERMS_MAX: usize = 32;
+/// The shortest time a live subscription lives without a heartbeat.
+pub const LIVE_TTL_MIN: Duration = Duration::from_secs(60);
+/// The longest time a live subscription lives without a heartbeat.
+pub const LIVE_TTL_MAX: Duration = Duration::from_secs(3_600);
+/// How long a live subscription lives without a heartbeat unless told.
+pub const LIVE_TTL_DEFAULT: Duration = Duration::from_secs(300);
+/// Live subscriptions that can be told apart, at most: no quota may be higher. Ours.
+pub const LIVE_SUBSCRIPTIONS_MAX: usize = 1_000_000;
+/// Characters in the id of a live subscription, and bytes of a gateway's or a tenant's. Ours.
+pub const LIVE_ID_BYTES_MAX: usize = 255;
+/// Names in the path of a collection, at most. Ours.
+pub const COLLECTION_SEGMENTS_MAX: usize = 16;
+/// Bytes of the path of a collection, at most. Ours.
+pub const COLLECTION_BYTES_MAX: usize = 1_500;
+/// How long it is remembered that a live subscription has expired. Ours.
+pub const EXPIRED_REMEMBERED: Duration = Duration::from_secs(300);
+/// Expired live subscriptions that are remembered, at most; the oldest are forgotten first. Ours.
+pub const EXPIRED_REMEMBERED_MAX: usize = 100_000;
 
 const DAY_S: u64 = 24 * 60 * 60;

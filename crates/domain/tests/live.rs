@@ -12,3 +12,7 @@ mod generate;
 mod index;
 #[path = "live/naive.rs"]
 mod naive;
+#[path = "live/registry.rs"]
+mod registry;
+#[path = "live/registry_model.rs"]
+mod registry_model;

@@ -41,7 +41,7 @@ mod settling;
 mod source;
 #[cfg(test)]
 mod tests;
-mod wheel;
+pub(crate) mod wheel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

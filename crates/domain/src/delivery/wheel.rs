@@ -23,7 +23,7 @@ const BUCKETS: usize = 1 << LEVEL_BITS;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
-pub(super) struct Wheel {
+pub(crate) struct Wheel {
     /// The tick up to which everything has come up. Never behind a bucket that holds keys.
     present: u64,
     /// The bucket that begins at the present. It is emptied before another one is looked at: what
@@ -59,7 +59,7 @@ struct Place {
 
 impl Wheel {
     /// Puts `key`, which is not inside, where it comes up at `at` or up to a tick later.
-    pub(super) fn insert(&mut self, key: u32, at: Moment) {
+    pub(crate) fn insert(&mut self, key: u32, at: Moment) {
         let tick = at.0.div_ceil(1 << TICK_BITS).max(self.present);
         let place = self.place_of(tick);
         while self.levels.len() <= usize::from(place.level) {
@@ -76,7 +76,7 @@ impl Wheel {
     }
 
     /// Takes `key` out; nothing happens if it is not inside.
-    pub(super) fn remove(&mut self, key: u32) {
+    pub(crate) fn remove(&mut self, key: u32) {
         let Some(link) = self.links.get_mut(key as usize) else { return };
         let Some(place) = link.place.take() else { return };
         let Link { before, after, .. } = *link;
@@ -91,7 +91,7 @@ impl Wheel {
 
     /// Takes out a key whose bucket has begun by `now`, if there is one. Once there is none, the
     /// present is `now`.
-    pub(super) fn pop(&mut self, now: Moment) -> Option<u32> {
+    pub(crate) fn pop(&mut self, now: Moment) -> Option<u32> {
         let now = now.0 >> TICK_BITS;
         match self.next_bucket() {
             Some((start, place)) if start <= now => {
@@ -110,7 +110,7 @@ impl Wheel {
     }
 
     /// When the next bucket that holds keys begins.
-    pub(super) fn next_wake(&self) -> Option<Moment> {
+    pub(crate) fn next_wake(&self) -> Option<Moment> {
         self.next_bucket().map(|(start, _)| Moment(start << TICK_BITS))
     }
 

@@ -1,0 +1,96 @@
+//! Why a call about live subscriptions is refused.
+
+use crate::error::Invalid;
+use crate::filter;
+use crate::matching::TooComplex;
+
+/// A refusal; `code` is what the API calls it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A field breaks a rule.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The list of filters is not one.
+    #[error(transparent)]
+    Filter(Invalid),
+    /// The text of the filter is not one.
+    #[error(transparent)]
+    Cel(Invalid),
+    /// The filter says more than is allowed.
+    #[error(transparent)]
+    FilterTooComplex(Invalid),
+    /// The id is taken, with other content.
+    #[error("subscription {0} exists with another tenant, collection or filter; delete it first")]
+    Exists(String),
+    /// The subscription is another gateway's.
+    #[error("subscription {0} is another gateway's")]
+    NotOwner(String),
+    /// There is no such subscription.
+    #[error("subscription {0} not found; register it")]
+    NotFound(String),
+    /// There was one, and no heartbeat came in time.
+    #[error("subscription {0} has expired; register it again")]
+    Expired(String),
+    /// The gateway has as many as it may.
+    #[error("gateway {0} has {1} subscriptions, as many as one may have")]
+    GatewayQuota(String, usize),
+    /// The tenant has as many as it may.
+    #[error("tenant {0} has {1} subscriptions, as many as one may have")]
+    TenantQuota(String, usize),
+    /// There are as many as there may be.
+    #[error("there are {0} live subscriptions, as many as there may be")]
+    GlobalQuota(usize),
+}
+
+impl Refusal {
+    /// The code that a client acts on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "INVALID_ARGUMENT",
+            Self::Filter(_) => "INVALID_FILTER",
+            Self::Cel(_) => "CEL_COMPILATION_FAILED",
+            Self::FilterTooComplex(_) => "FILTER_TOO_COMPLEX",
+            Self::Exists(_) => "SUBSCRIPTION_EXISTS",
+            Self::NotOwner(_) => "NOT_OWNER",
+            Self::NotFound(_) => "SUBSCRIPTION_NOT_FOUND",
+            Self::Expired(_) => "SUBSCRIPTION_EXPIRED",
+            Self::GatewayQuota(..) => "GATEWAY_QUOTA_EXCEEDED",
+            Self::TenantQuota(..) => "TENANT_QUOTA_EXCEEDED",
+            Self::GlobalQuota(_) => "GLOBAL_QUOTA_EXCEEDED",
+        }
+    }
+
+    /// The field at fault, as the API spells it; `None` = it is not about a field.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Invalid(invalid)
+            | Self::Filter(invalid)
+            | Self::Cel(invalid)
+            | Self::FilterTooComplex(invalid) => Some(&invalid.field),
+            Self::Exists(_) | Self::NotOwner(_) => Some("subscriptionId"),
+            Self::GatewayQuota(..) => Some("gatewayId"),
+            Self::TenantQuota(..) => Some("tenant"),
+            Self::NotFound(_) | Self::Expired(_) | Self::GlobalQuota(_) => None,
+        }
+    }
+
+    pub(super) fn of_list(refusal: filter::Refusal) -> Self {
+        match refusal {
+            filter::Refusal::Wrong(invalid) => Self::Filter(invalid),
+            filter::Refusal::TooComplex(invalid) => Self::FilterTooComplex(invalid),
+        }
+    }
+
+    pub(super) fn of_cel(refusal: filter::Refusal) -> Self {
+        match refusal {
+            filter::Refusal::Wrong(invalid) => Self::Cel(invalid),
+            filter::Refusal::TooComplex(invalid) => Self::FilterTooComplex(invalid),
+        }
+    }
+}
+
+impl From<TooComplex> for Refusal {
+    fn from(error: TooComplex) -> Self {
+        Self::FilterTooComplex(Invalid::new("filter", error.to_string()))
+    }
+}

@@ -1,0 +1,157 @@
+//! What can be seen of live subscriptions, without renewing any.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::entries::Entry;
+use super::{Handle, Refusal, Registry};
+use crate::Filter;
+use crate::limits::PAGE_SIZE_MAX;
+use crate::matching::Scope;
+use crate::time::{Now, Timestamp};
+
+/// One live subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Its id.
+    pub id: String,
+    /// Whose it is.
+    pub gateway: Arc<str>,
+    /// Where it listens.
+    pub scope: Arc<Scope>,
+    /// Its filter, in the canonical order; `None` = everything.
+    pub filter: Option<Filter>,
+    /// Whether the filter was given as a list, and shall be shown so.
+    pub listed: bool,
+    /// Whether a value or a bound leads to the filter.
+    pub indexed: bool,
+    /// Its own TTL.
+    pub ttl: Duration,
+    /// Whether a heartbeat or an open stream has been seen.
+    pub active: bool,
+    /// When it was registered.
+    pub created: Timestamp,
+    /// When it expires without a heartbeat.
+    pub expires: Timestamp,
+}
+
+/// Which subscriptions to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Only those of this gateway.
+    pub gateway: Option<String>,
+    /// Only those of this tenant.
+    pub tenant: Option<String>,
+    /// Only those of this collection.
+    pub collection: Option<String>,
+    /// How many at most; 0 or more than `PAGE_SIZE_MAX` = that many.
+    pub page_size: usize,
+    /// Where the page before ended; `None` = the first page.
+    pub after: Option<u32>,
+}
+
+/// Some of what was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// In the order of their places. What is there all the time is on exactly one page.
+    pub subscriptions: Vec<View>,
+    /// Where the next page begins; `None` = this was the last.
+    pub next: Option<u32>,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Registered or active.
+    pub total: usize,
+    /// Of these, those that a heartbeat or an open stream was seen for.
+    pub active: usize,
+    /// Expired ones that are remembered.
+    pub expired: usize,
+}
+
+impl Registry {
+    /// One subscription.
+    pub fn get(&self, now: Now, id: &str) -> Result<View, Refusal> {
+        let slot = self.find(now, id)?;
+        let view = self.entries.get(slot).map(|entry| self.view(slot, entry, now));
+        view.ok_or_else(|| Refusal::NotFound(id.to_owned()))
+    }
+
+    /// Subscriptions in pages. Of a gateway's, only its own are looked at.
+    pub fn list(&self, now: Now, query: &Query) -> Page {
+        let size = match query.page_size {
+            0 => PAGE_SIZE_MAX,
+            size => size.min(PAGE_SIZE_MAX),
+        };
+        let first = query.after.map_or(0, |after| after.saturating_add(1));
+        let mut found = match &query.gateway {
+            Some(gateway) => self.of_gateway(gateway, first),
+            None => self.entries.from(first).map(|(slot, _)| slot).collect(),
+        };
+        found.retain(|slot| self.is_wanted(*slot, now, query));
+        let more = found.len() > size;
+        found.truncate(size);
+        let next = if more { found.last().copied() } else { None };
+        let view = |slot: &u32| Some(self.view(*slot, self.entries.get(*slot)?, now));
+        Page { subscriptions: found.iter().filter_map(view).collect(), next }
+    }
+
+    fn of_gateway(&self, gateway: &str, first: u32) -> Vec<u32> {
+        let number = self.owners.find(gateway);
+        let slots = number.and_then(|number| self.owners.get(number)).map(|held| &held.slots);
+        let mut slots: Vec<u32> = slots.cloned().unwrap_or_default();
+        slots.retain(|slot| *slot >= first);
+        slots.sort_unstable();
+        slots
+    }
+
+    fn is_wanted(&self, slot: u32, now: Now, query: &Query) -> bool {
+        let is = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|name| name == is);
+        !self.is_over(slot, now.moment)
+            && self.entries.get(slot).is_some_and(|entry| {
+                is(&query.tenant, &entry.scope.tenant)
+                    && is(&query.collection, &entry.scope.collection)
+            })
+    }
+
+    /// The id and the gateway of what the index has found; `None` = it has ended since.
+    pub fn resolve(&self, handle: Handle) -> Option<(&str, &Arc<str>)> {
+        let entry = self.entries.get(self.entries.slot(handle)?)?;
+        Some((&entry.id, &self.owners.get(entry.gateway)?.name))
+    }
+
+    /// How many subscriptions there are.
+    pub fn counts(&self) -> Counts {
+        Counts { total: self.entries.len(), active: self.active, expired: self.expired.len() }
+    }
+
+    /// How many every gateway has, by name. One with an open stream may have none.
+    pub fn by_gateway(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.owners.by_gateway()
+    }
+
+    /// How many every tenant has, by name.
+    pub fn by_tenant(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.owners.by_tenant()
+    }
+
+    fn view(&self, slot: u32, entry: &Entry, now: Now) -> View {
+        // It is the text of a tree that was read before; to show it longer than one may be given
+        // is no harm.
+        let filter = Some(&*entry.filter).filter(|text| !text.is_empty());
+        let gateway = self.owners.get(entry.gateway).map(|held| Arc::clone(&held.name));
+        View {
+            id: entry.id.to_string(),
+            gateway: gateway.unwrap_or_else(|| "".into()),
+            scope: Arc::clone(&entry.scope),
+            filter: filter.and_then(Filter::reread),
+            listed: entry.listed,
+            indexed: entry.indexed,
+            ttl: entry.ttl(),
+            active: entry.active,
+            created: entry.created,
+            expires: self.expires(slot, now),
+        }
+    }
+}

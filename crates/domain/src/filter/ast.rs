@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::cel_text;
+use super::list::{self, Clause};
 use super::seen::{ScalarRef, Seen};
 use crate::json::Number;
 
@@ -109,6 +110,11 @@ impl Expression {
     /// The same in the CEL spelling, which reads back as a tree of the same meaning.
     pub fn cel(&self) -> String {
         cel_text::Cel(self).to_string()
+    }
+
+    /// The same in the list form; `None` = a list cannot say it.
+    pub fn clauses(&self) -> Option<Vec<Clause>> {
+        list::clauses(self)
     }
 
     fn gather<'tree>(&'tree self, terms: &mut Vec<&'tree Term>) {

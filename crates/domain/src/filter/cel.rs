@@ -20,7 +20,7 @@ use super::cel_text::is_identifier;
 use super::literal;
 use super::parse::{Cursor, Fault};
 use crate::json;
-use crate::limits::{FILTER_NESTING_MAX, LIVE_FILTER_TERMS_MAX};
+use crate::limits::{FIELD_SEGMENTS_MAX, FILTER_NESTING_MAX, LIVE_FILTER_TERMS_MAX};
 
 /// Reads a whole text. Takes stack for `FILTER_NESTING_MAX` levels at most.
 pub(super) fn expression(text: &str) -> Result<Expression, Fault> {
@@ -272,6 +272,9 @@ impl<'text> Parser<'text> {
             } else if attribute && !path.is_empty() {
                 let problem = "an attribute has no fields; write attributes[\"a.b\"]";
                 return Err(self.cursor.fault_at(before, problem));
+            } else if path.len() == FIELD_SEGMENTS_MAX {
+                let problem = format!("more than {FIELD_SEGMENTS_MAX} names in a path");
+                return Err(self.cursor.fault_at(before, problem).too_complex());
             } else {
                 path.push(segment);
             }

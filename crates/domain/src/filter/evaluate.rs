@@ -64,18 +64,39 @@ impl Plan {
 
     /// Whether the data is JSON at all: otherwise no filter that looks at it matches.
     fn learn_data(&self, data: &[u8], truths: &mut Truths) -> bool {
-        let Some(root) = std::str::from_utf8(data).ok().and_then(|text| json::read(text).ok())
-        else {
+        let mut firsts = [None; Truths::MAX];
+        if self.find_firsts(data, &mut firsts).is_err() {
             return false;
-        };
-        for (place, term) in self.terms.iter().enumerate() {
+        }
+        for ((place, term), first) in self.terms.iter().enumerate().zip(firsts) {
             if let Field::Data(path) = &term.field {
+                let rest = path.get(1..).unwrap_or_default();
                 let mut buffer = String::new();
-                let seen = root.find(path).map(|value| Seen::new(value, &mut buffer));
+                let value = first.and_then(|value| value.find(rest));
+                let seen = value.map(|value| Seen::new(value, &mut buffer));
                 truths.set(place, term.condition.holds(seen));
             }
         }
         true
+    }
+
+    /// Notes for each term the value of the first name of its path, all in one pass.
+    fn find_firsts<'data>(
+        &self,
+        data: &'data [u8],
+        firsts: &mut [Option<json::Value<'data>>],
+    ) -> Result<(), json::NotJson> {
+        let Some(members) = json::open(data)? else { return Ok(()) };
+        for member in members {
+            let (key, value) = member?;
+            for (term, first) in self.terms.iter().zip(firsts.iter_mut()) {
+                let Field::Data(path) = &term.field else { continue };
+                if path.first().is_some_and(|name| key.is(name)) {
+                    *first = Some(value);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

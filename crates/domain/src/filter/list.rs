@@ -6,6 +6,7 @@ use super::literal;
 use super::parse::Cursor;
 use crate::error::Invalid;
 use crate::json::{self, NotJson};
+use crate::limits::FIELD_SEGMENTS_MAX;
 
 /// One line of the list form: `{"field": "data.status", "op": "==", "value": "active"}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +125,9 @@ fn segments(text: &str) -> Result<Vec<String>, String> {
             path.push(name.to_owned());
         } else {
             return Err("a field is data. and a path, or attributes. and a key".to_owned());
+        }
+        if path.len() > FIELD_SEGMENTS_MAX {
+            return Err(format!("more than {FIELD_SEGMENTS_MAX} names in a path"));
         }
     }
     Ok(path)

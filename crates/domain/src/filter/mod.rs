@@ -105,12 +105,6 @@ impl Filter {
         Ok(Some(Self::new(text, expression)))
     }
 
-    /// Reads the CEL spelling of a tree that was read before, which may be longer than a filter.
-    pub(crate) fn reread(text: &str) -> Option<Self> {
-        let expression = cel::expression(text).ok()?;
-        Some(Self::new(text.to_owned(), expression))
-    }
-
     fn new(text: String, expression: Expression) -> Self {
         let plan = Plan::new(&expression);
         Self { text, expression, plan }
@@ -123,7 +117,7 @@ impl Filter {
 
     /// The filter in the list form; `None` = a list cannot say it.
     pub fn clauses(&self) -> Option<Vec<Clause>> {
-        list::clauses(&self.expression)
+        self.expression.clauses()
     }
 
     /// The text as it was given.

@@ -36,7 +36,6 @@ impl Number {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "whole and within the range, so exact")]
-    #[expect(clippy::cast_sign_loss, reason = "checked to be positive")]
     fn from_double(double: f64) -> Self {
         let whole = double.trunc() == double;
         if whole && (0.0..TWO_TO_64).contains(&double) {

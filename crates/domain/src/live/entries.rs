@@ -29,8 +29,9 @@ const RESTING_MIN: usize = 1_024;
 pub(super) struct Entry {
     pub(super) id: Box<str>,
     pub(super) scope: Arc<Scope>,
-    /// The canonical filter in the CEL spelling; empty = everything.
-    pub(super) filter: Box<str>,
+    /// What the canonical filter hashes to: enough to tell whether its owner says the same again.
+    /// The filter itself is in the index.
+    pub(super) content: u64,
     pub(super) created: Timestamp,
     /// Without a heartbeat it expires then. Moved later without telling the wheel.
     pub(super) deadline: Moment,

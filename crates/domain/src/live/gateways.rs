@@ -77,7 +77,7 @@ impl Owners {
         }
         let moved = gateway.slots.get(place as usize).copied();
         if gateway.slots.len() * 4 < gateway.slots.capacity() {
-            gateway.slots.shrink_to_fit();
+            gateway.slots.shrink_to(gateway.slots.len() * 2);
         }
         if let Some(entry) = moved.and_then(|moved| entries.get_mut(moved)) {
             entry.place = place;

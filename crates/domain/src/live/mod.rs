@@ -275,10 +275,9 @@ impl Registry {
         let Some(entry) = self.entries.get_mut(slot) else {
             return Err(Refusal::NotFound(id.to_owned()));
         };
-        let filter = spec.filter.as_ref().map(|filter| filter.cel()).unwrap_or_default();
         let same = *entry.scope.tenant == *spec.tenant
             && *entry.scope.collection == *spec.collection
-            && *entry.filter == *filter;
+            && entry.content == spec.content();
         if !same {
             return Err(Refusal::Exists(id.to_owned()));
         }
@@ -305,7 +304,7 @@ impl Registry {
         let slot = self.entries.insert(Entry {
             id: spec.subscription.as_str().into(),
             scope,
-            filter: spec.filter.as_ref().map(|filter| filter.cel()).unwrap_or_default().into(),
+            content: spec.content(),
             created: now.wall,
             deadline: now.moment.plus(spec.ttl),
             gateway,

@@ -7,6 +7,7 @@ use crate::Filter;
 use crate::error::Invalid;
 use crate::filter::{Clause, Expression};
 use crate::limits::{COLLECTION_BYTES_MAX, COLLECTION_SEGMENTS_MAX, LIVE_ID_BYTES_MAX};
+use crate::matching::fold;
 
 /// A registration as it came. Empty texts count as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,11 @@ impl Spec {
     /// The filter, in its canonical form; `None` = everything.
     pub fn filter(&self) -> Option<&Expression> {
         self.filter.as_ref()
+    }
+
+    /// A hash of the filter.
+    pub(super) fn content(&self) -> u64 {
+        self.filter.as_ref().map_or(0, |filter| fold(filter.cel().bytes()))
     }
 }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use super::entries::Entry;
 use super::{Handle, Refusal, Registry};
-use crate::Filter;
 use crate::limits::PAGE_SIZE_MAX;
 use crate::matching::Scope;
 use crate::time::{Now, Timestamp};
 
 /// One live subscription.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// Its id.
     pub id: String,
@@ -19,8 +18,8 @@ pub struct View {
     pub gateway: Arc<str>,
     /// Where it listens.
     pub scope: Arc<Scope>,
-    /// Its filter, in the canonical order; `None` = everything.
-    pub filter: Option<Filter>,
+    /// Where the index has put it: `Index::filter` has its filter.
+    pub group: u32,
     /// Whether the filter was given as a list, and shall be shown so.
     pub listed: bool,
     /// Whether a value or a bound leads to the filter.
@@ -51,7 +50,7 @@ pub struct Query {
 }
 
 /// Some of what was asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// In the order of their places. What is there all the time is on exactly one page.
     pub subscriptions: Vec<View>,
@@ -137,15 +136,12 @@ impl Registry {
     }
 
     fn view(&self, slot: u32, entry: &Entry, now: Now) -> View {
-        // It is the text of a tree that was read before; to show it longer than one may be given
-        // is no harm.
-        let filter = Some(&*entry.filter).filter(|text| !text.is_empty());
         let gateway = self.owners.get(entry.gateway).map(|held| Arc::clone(&held.name));
         View {
             id: entry.id.to_string(),
             gateway: gateway.unwrap_or_else(|| "".into()),
             scope: Arc::clone(&entry.scope),
-            filter: filter.and_then(Filter::reread),
+            group: entry.group,
             listed: entry.listed,
             indexed: entry.indexed,
             ttl: entry.ttl(),

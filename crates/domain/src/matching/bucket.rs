@@ -18,7 +18,9 @@ pub(super) struct Bucket {
     pub(super) exact: u32,
     /// Groups that have to be run.
     pub(super) checked: Short,
-    pub(super) thresholds: Vec<Thresholds>,
+    /// Behind a pointer, because most buckets have none.
+    #[expect(clippy::box_collection, reason = "there are as many buckets as values")]
+    thresholds: Option<Box<Vec<Thresholds>>>,
     /// How many groups are filed here.
     pub(super) filed: u32,
 }
@@ -39,7 +41,8 @@ pub(super) struct Group {
 #[derive(Clone, Debug)]
 pub(super) enum Filings {
     One(Filing),
-    Several(Box<[Filing]>),
+    #[expect(clippy::box_collection, reason = "most groups are filed once, and must be small")]
+    Several(Box<Vec<Filing>>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +66,7 @@ impl Filings {
             Some(only) if filings.is_empty() => Self::One(only),
             last => {
                 filings.extend(last);
-                Self::Several(filings.into())
+                Self::Several(Box::new(filings))
             }
         }
     }
@@ -97,28 +100,37 @@ impl Bucket {
             value: value.into(),
             exact: NONE,
             checked: Short::None,
-            thresholds: Vec::new(),
+            thresholds: None,
             filed: 0,
         }
     }
 
+    pub(super) fn thresholds(&self) -> &[Thresholds] {
+        self.thresholds.as_deref().map_or(&[], Vec::as_slice)
+    }
+
     pub(super) fn insert_bound(&mut self, kind: Kind, bound: Bound, number: u32) {
-        if let Some(list) = self.thresholds.iter_mut().find(|list| list.kind == kind) {
+        let lists = self.thresholds.get_or_insert_default();
+        if let Some(list) = lists.iter_mut().find(|list| list.kind == kind) {
             return list.insert(bound, number);
         }
         let mut list = Thresholds::new(kind);
         list.insert(bound, number);
-        self.thresholds.push(list);
+        lists.push(list);
     }
 
     pub(super) fn remove_bound(&mut self, kind: Kind, bound: &Bound, number: u32) {
-        if let Some(at) = self.thresholds.iter().position(|list| list.kind == kind)
-            && let Some(list) = self.thresholds.get_mut(at)
+        let Some(lists) = &mut self.thresholds else { return };
+        if let Some(at) = lists.iter().position(|list| list.kind == kind)
+            && let Some(list) = lists.get_mut(at)
         {
             list.remove(bound, number);
             if list.is_empty() {
-                self.thresholds.swap_remove(at);
+                lists.swap_remove(at);
             }
+        }
+        if lists.is_empty() {
+            self.thresholds = None;
         }
     }
 }

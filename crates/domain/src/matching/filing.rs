@@ -12,7 +12,7 @@ use super::{Collection, Index, Scope};
 use crate::filter::{Field, Scalar};
 
 /// Groups that a bucket runs before it files further ones by a value or a bound.
-const RUN_FIRST: usize = 8;
+const RUN_FIRST: usize = 4;
 
 impl Index {
     /// The number of a collection, which is made if there is none.

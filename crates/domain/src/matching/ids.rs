@@ -49,7 +49,9 @@ impl Short {
                 match numbers.as_slice() {
                     [] => *self = Self::None,
                     [only] => *self = Self::One(*only),
-                    _ if numbers.len() * 4 < numbers.capacity() => numbers.shrink_to_fit(),
+                    _ if numbers.len() * 4 < numbers.capacity() => {
+                        numbers.shrink_to(numbers.len() * 2)
+                    }
                     _ => {}
                 }
                 moved
@@ -63,41 +65,90 @@ const SEARCHED_MAX: usize = 32;
 
 /// A set of numbers, as a list, with a quick way out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Set {
-    list: Short,
+pub(super) enum Set {
+    #[default]
+    None,
+    One(u32),
+    Many(Box<Many>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Many {
+    list: Vec<u32>,
     /// Where each number is, once looking for it would take long.
-    places: Option<Box<HashMap<u32, u32>>>,
+    places: Option<HashMap<u32, u32>>,
 }
 
 impl Set {
     pub(super) fn as_slice(&self) -> &[u32] {
-        self.list.as_slice()
+        match self {
+            Self::None => &[],
+            Self::One(number) => std::slice::from_ref(number),
+            Self::Many(many) => &many.list,
+        }
     }
 
     /// Adds a number that is not inside.
     pub(super) fn insert(&mut self, number: u32) {
-        let place = self.list.push(number);
-        if let Some(places) = &mut self.places {
-            places.insert(number, place);
-        } else if self.as_slice().len() > SEARCHED_MAX {
-            let places = (0..).zip(self.as_slice()).map(|(place, number)| (*number, place));
-            self.places = Some(Box::new(places.collect()));
+        match self {
+            Self::None => *self = Self::One(number),
+            Self::One(first) => {
+                let list = vec![*first, number];
+                *self = Self::Many(Box::new(Many { list, places: None }));
+            }
+            Self::Many(many) => many.insert(number),
         }
     }
 
     /// Whether the number was inside.
     pub(super) fn remove(&mut self, number: u32) -> bool {
-        let place = match &mut self.places {
-            Some(places) => places.remove(&number),
-            None => (0..).zip(self.as_slice()).find(|(_, at)| **at == number).map(|(at, _)| at),
-        };
-        let Some(place) = place else { return false };
-        let moved = self.list.swap_remove(place);
-        if let (Some(places), Some(moved)) = (&mut self.places, moved) {
-            places.insert(moved, place);
+        match self {
+            Self::None => false,
+            Self::One(only) => {
+                let inside = *only == number;
+                if inside {
+                    *self = Self::None;
+                }
+                inside
+            }
+            Self::Many(many) => {
+                let inside = many.remove(number);
+                if let [only] = many.list.as_slice() {
+                    *self = Self::One(*only);
+                }
+                inside
+            }
         }
-        if self.as_slice().len() <= SEARCHED_MAX / 2 {
+    }
+}
+
+impl Many {
+    fn insert(&mut self, number: u32) {
+        let place = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+        self.list.push(number);
+        if let Some(places) = &mut self.places {
+            places.insert(number, place);
+        } else if self.list.len() > SEARCHED_MAX {
+            self.places = Some(self.list.iter().copied().zip(0..).collect());
+        }
+    }
+
+    fn remove(&mut self, number: u32) -> bool {
+        let place = match &mut self.places {
+            Some(places) => places.remove(&number).map(|place| place as usize),
+            None => self.list.iter().position(|held| *held == number),
+        };
+        let Some(place) = place.filter(|place| *place < self.list.len()) else { return false };
+        self.list.swap_remove(place);
+        let moved = self.list.get(place).copied();
+        if let (Some(places), Some(moved)) = (&mut self.places, moved) {
+            places.insert(moved, u32::try_from(place).unwrap_or(u32::MAX));
+        }
+        if self.list.len() <= SEARCHED_MAX / 2 {
             self.places = None;
+        }
+        if self.list.len() * 4 < self.list.capacity() {
+            self.list.shrink_to(self.list.len() * 2);
         }
         true
     }

@@ -236,7 +236,7 @@ fn mixed(hash: u64) -> u64 {
 }
 
 /// A hash of bytes that is the same everywhere.
-pub(super) fn fold(bytes: impl Iterator<Item = u8>) -> u64 {
+pub(crate) fn fold(bytes: impl Iterator<Item = u8>) -> u64 {
     mixed(State(FNV_OFFSET).bytes(bytes).0)
 }
 

@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+pub(crate) use interest::fold;
 pub use interest::{
     BLOOM_BITS_PER_KEY, BLOOM_HASHES, EXACT_KEYS_MAX, Interest, Summary, key_of, keys_of,
 };
@@ -272,7 +273,7 @@ impl Index {
         for &group in bucket.checked.as_slice() {
             self.check(group, subject, scratch, out);
         }
-        for list in &bucket.thresholds {
+        for list in bucket.thresholds() {
             let Some(seen) = scratch.view(subject).get(list.kind.path) else { continue };
             if list.kind.exact {
                 list.met(seen).for_each(|run| out.extend_from_slice(run));
@@ -334,6 +335,6 @@ impl Index {
 
 /// Which of so many indexes a collection belongs to.
 pub fn shard(tenant: &str, collection: &str, shards: usize) -> usize {
-    let hash = interest::fold(tenant.bytes().chain([0]).chain(collection.bytes()));
+    let hash = fold(tenant.bytes().chain([0]).chain(collection.bytes()));
     usize::try_from(hash % shards.max(1) as u64).unwrap_or(0)
 }

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use crate::filter::{Order, ScalarRef, Seen};
 use crate::json::Number;
 
-const PIECE_MAX: usize = 512;
+const PIECE_MAX: usize = 256;
 
 /// What one field is compared with, by one direction and one type.
 #[derive(Clone, Debug)]

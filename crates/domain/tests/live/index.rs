@@ -67,7 +67,10 @@ impl Model {
         let text = filter.as_ref().map(Expression::cel);
         let canonical = text.map(|text| canonical_unlimited(&text));
         let placed = self.index.insert(self.next, &self.scopes[scope], canonical.as_ref()).unwrap();
-        assert_eq!(self.index.filter(placed.group), canonical);
+        let held = self.index.filter(placed.group);
+        let listed = held.as_ref().and_then(Expression::clauses);
+        assert_eq!(held, canonical);
+        assert_eq!(listed, canonical.as_ref().and_then(Expression::clauses));
         self.held.insert(self.next, Held { scope, filter, group: placed.group });
         self.next += 1;
     }

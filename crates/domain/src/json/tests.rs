@@ -1,6 +1,8 @@
 #![allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
 #![allow(clippy::cast_possible_truncation, reason = "checked before")]
 
+use std::cmp::Ordering;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -141,7 +143,7 @@ proptest! {
             0.0_f64.total_cmp(&two)
         } else {
             i128::from(one).cmp(&(two.floor() as i128)).then_with(|| {
-                if two.fract() == 0.0 { std::cmp::Ordering::Equal } else { std::cmp::Ordering::Less }
+                if two.fract() == 0.0 { Ordering::Equal } else { Ordering::Less }
             })
         };
         prop_assert_eq!(number(&one.to_string()).cmp(&double), expected);

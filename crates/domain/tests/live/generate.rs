@@ -50,6 +50,8 @@ const NUMBERS: [&str; 16] = [
     "9007199254740992",
     "18446744073709551615",
 ];
+/// So many of them are common.
+const FEW: usize = 5;
 const TEXTS: [&str; 12] = [
     "",
     "a",
@@ -157,13 +159,32 @@ pub(crate) fn filter(random: &mut Random) -> Expression {
     let named = |name: &str, condition| {
         Expression::Term(Term { field: Field::Data(vec![name.to_owned()]), condition })
     };
-    match random.below(6) {
+    let few = |random: &mut Random| Scalar::Number(number(random.pick(&NUMBERS[..FEW])));
+    match random.below(8) {
         0 => named(random.pick(&NAMES), Condition::Equals(scalar(random))),
         1 => named("b", ordered(random)),
         2 | 3 => {
-            let value = Scalar::Number(number(random.pick(&NUMBERS[..4])));
-            let equal = named("a", Condition::Equals(value));
+            let equal = named("a", Condition::Equals(few(random)));
             Expression::All(vec![equal, named("b", ordered(random))])
+        }
+        // Alternatives that a message often meets together.
+        4 => {
+            let values = vec![few(random), few(random)];
+            let both = [Condition::Equals(few(random)), Condition::In(values)];
+            let [one, other] = both;
+            let mut parts = vec![named("a", one), named("b", other)];
+            if random.one_in(2) {
+                parts.push(named("c", Condition::Equals(few(random))));
+            }
+            Expression::Any(parts)
+        }
+        5 => {
+            let equal = named("a", Condition::Equals(few(random)));
+            Expression::All(vec![
+                equal,
+                named("b", ordered(random)),
+                Expression::Term(term(random)),
+            ])
         }
         _ => expression(random, 3),
     }
@@ -208,6 +229,10 @@ pub(crate) fn sent(random: &mut Random) -> Sent {
         1 => format!("{} and more", object(random, 1)),
         2 => String::new(),
         3 => value(random, 2),
+        4..=9 => {
+            let few = [0; 2].map(|_| random.pick(&NUMBERS[..FEW]));
+            format!("{{\"a\":{},\"b\":{},\"c\":{}}}", few[0], few[1], value(random, 1))
+        }
         _ => object(random, 3),
     };
     Sent { attributes, data: data.into_bytes() }

@@ -5,6 +5,7 @@
 //! draws a random number or awaits: time and events come in, actions go out.
 #![warn(missing_docs, clippy::iter_over_hash_type, clippy::indexing_slicing)]
 
+pub mod alert;
 pub mod backoff;
 pub mod delivery;
 pub mod error;

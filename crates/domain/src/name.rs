@@ -16,6 +16,9 @@ use crate::limits::{PROJECT_ID_CHARS_MAX, RESOURCE_ID_CHARS_MAX, RESOURCE_ID_CHA
 /// What a subscription shows in place of its topic's name once the topic is deleted.
 pub const DELETED_TOPIC: &str = "_deleted-topic_";
 
+/// The project of the server itself: what is in it, the server makes and changes.
+pub const OWN_PROJECT: &str = "_postrider";
+
 /// `projects/{project}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectName(Arc<str>);
@@ -74,6 +77,23 @@ macro_rules! resource_name {
             /// Whether the resource is in `project`, without building that project's name.
             pub fn is_in(&self, project: &ProjectName) -> bool {
                 split(&self.0, $collection).is_some_and(|(own, _)| own == project.id())
+            }
+
+            /// Whether the server itself makes and changes the resource.
+            pub fn is_own(&self) -> bool {
+                split(&self.0, $collection).is_some_and(|(own, _)| own == OWN_PROJECT)
+            }
+
+            /// Refuses a resource that only the server itself makes and changes.
+            pub fn check_not_own(&self, field: &str) -> Result<(), Invalid> {
+                if !self.is_own() {
+                    return Ok(());
+                }
+                let problem = format!(
+                    "project {OWN_PROJECT} is the server's own, and cannot be changed; what is in \
+                     it can be read and subscribed to"
+                );
+                Err(Invalid::new(field, problem))
             }
 
             /// The part behind the last slash.
@@ -171,9 +191,11 @@ fn split<'text>(text: &'text str, collection: &str) -> Option<(&'text str, &'tex
 }
 
 fn is_project_id(id: &str) -> bool {
-    id.len() <= PROJECT_ID_CHARS_MAX
+    let is_own = id == OWN_PROJECT;
+    let is_given = id.len() <= PROJECT_ID_CHARS_MAX
         && id.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
+    is_own || is_given
 }
 
 fn is_resource_id(id: &str) -> bool {
@@ -253,6 +275,16 @@ mod tests {
             assert!(ProjectName::parse("project", &format!("projects/{bad}")).is_err(), "{bad}");
         }
         assert!(ProjectName::parse("project", "p").is_err());
+    }
+
+    #[test]
+    fn the_servers_own_project_is_known_and_not_to_be_changed() {
+        let own = TopicName::parse("topic", "projects/_postrider/topics/alerts").unwrap();
+        assert!(own.is_own());
+        assert_eq!(own.check_not_own("topic").unwrap_err().field, "topic");
+        assert!(!topic("orders").unwrap().is_own());
+        assert_eq!(topic("orders").unwrap().check_not_own("topic"), Ok(()));
+        assert!(ProjectName::parse("project", "projects/_other").is_err());
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl DeadLetterPolicy {
     /// which allows fewer: a policy that says the same is fine.
     pub fn validate(&self, attempts_max: Option<u32>) -> Result<(), Invalid> {
         const FIELD: &str = "dead_letter_policy.max_delivery_attempts";
+        self.topic.check_not_own("dead_letter_policy.dead_letter_topic")?;
         let attempts = self.max_delivery_attempts;
         match attempts_max {
             Some(other) if other == attempts => Ok(()),

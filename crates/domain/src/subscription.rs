@@ -25,6 +25,7 @@ pub use warnings::warnings;
 
 use deadline::ack_deadline_in_range;
 
+use crate::alert;
 use crate::backoff::Backoff;
 use crate::delivery::Ordering;
 use crate::error::Invalid;
@@ -85,6 +86,8 @@ pub struct Subscription {
     pub description: String,
     /// Free names and values, without the limits of labels.
     pub metadata: BTreeMap<String, String>,
+    /// How the rules of alerts differ for it.
+    pub alerts: alert::Settings,
     /// Whether the ack deadline was given, and is not just the default: it is then the time an
     /// endpoint has for its answer too.
     pub is_ack_deadline_given: bool,
@@ -129,6 +132,7 @@ impl Subscription {
             start: Start::Latest,
             description: String::new(),
             metadata: BTreeMap::new(),
+            alerts: alert::Settings::default(),
             is_ack_deadline_given: false,
             push: None,
             backoff: None,
@@ -155,7 +159,8 @@ impl Subscription {
         self.check_lane_by()?;
         self.check_poison()?;
         check_description(&self.description)?;
-        check_metadata(&self.metadata)
+        check_metadata(&self.metadata)?;
+        self.alerts.validate()
     }
 
     /// In which order its messages go out.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::labels::{self, Labelled};
 use super::{PushChange, PushRetry, SigningChange, Subscription};
+use crate::alert;
 use crate::backoff::Backoff;
 use crate::error::Invalid;
 use crate::limits::ACK_DEADLINE_DEFAULT;
@@ -103,6 +104,8 @@ pub enum Ours {
     Description,
     /// `metadata`.
     Metadata,
+    /// `alerts`.
+    Alerts,
     /// `backoff`.
     Backoff,
     /// `headers`.
@@ -191,6 +194,7 @@ impl Ours {
             "maxAttempts" | "max_attempts" => Some(Self::AttemptsMax),
             "description" => Some(Self::Description),
             "metadata" => Some(Self::Metadata),
+            "alerts" => Some(Self::Alerts),
             "backoff" => Some(Self::Backoff),
             "headers" => Some(Self::Headers),
             "method" => Some(Self::Method),
@@ -238,6 +242,8 @@ pub struct Change {
     pub description: Option<String>,
     /// All free names and values, replacing those before.
     pub metadata: Option<BTreeMap<String, String>>,
+    /// How the rules of alerts differ, replacing what was before.
+    pub alerts: Option<alert::Settings>,
     /// Where and in what form messages are pushed.
     pub push: PushChange,
     /// The retry policy and the attempts, given inside the push config; `Some(None)` ends both.
@@ -367,6 +373,7 @@ impl Change {
             attempts_max,
             description: self.description.unwrap_or(kept.description),
             metadata: self.metadata.unwrap_or(kept.metadata),
+            alerts: self.alerts.unwrap_or(kept.alerts),
             push: self.push.apply(kept.push, labelled.timeout)?,
             backoff,
             headers: self.headers.unwrap_or(kept.headers),

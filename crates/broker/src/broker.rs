@@ -16,6 +16,7 @@ use storage::Engine;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::alerts::Alerts;
 use crate::clock::Clock;
 use crate::definition::Unreadable;
 use crate::error::{Error, Resource, Result};
@@ -27,7 +28,7 @@ use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
 use crate::tail::Tail;
 use crate::topic::Topic;
-use crate::{dead_letter, spawn};
+use crate::{alerts, dead_letter, spawn};
 
 /// The running broker.
 pub struct Broker {
@@ -41,6 +42,7 @@ pub struct Broker {
     /// Serialises changes of definitions; holds what goes with them.
     pub(crate) admin: Mutex<Admin>,
     pub(crate) push: Scheduler,
+    pub(crate) alerts: Alerts,
     chores: parking_lot::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -80,11 +82,13 @@ impl Broker {
             snapshots: RwLock::default(),
             admin: Mutex::default(),
             push,
+            alerts: Alerts::default(),
             chores: parking_lot::Mutex::default(),
         });
         broker.load().await?;
         broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
+        broker.start_alerts().await;
         for subscription in broker.all_subscriptions() {
             broker.push.look_at(&subscription);
         }
@@ -103,6 +107,19 @@ impl Broker {
             spawn::named("dead letters", dead_letter::run(Arc::clone(self))),
             spawn::named("delivery log", lines),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
+        ]);
+    }
+
+    async fn start_alerts(self: &Arc<Self>) {
+        let Some(options) = self.runtime.options.alerts.clone() else { return };
+        // The server is of use without them, and they are tried again when there is one to tell.
+        if let Err(error) = alerts::prepare(self, &options).await {
+            tracing::warn!(%error, "what alerts need could not be made");
+        }
+        let interval = options.interval;
+        self.chores.lock().extend([
+            spawn::named("alerts", alerts::run(Arc::clone(self), interval)),
+            spawn::named("alerts sender", alerts::send(Arc::clone(self), options)),
         ]);
     }
 

@@ -1,5 +1,6 @@
 //! Definitions as the catalogue keeps them: JSON, so that a later version can add fields.
 
+mod alerts;
 mod push;
 mod snapshot;
 mod subscription;

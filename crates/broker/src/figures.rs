@@ -17,6 +17,7 @@ pub(crate) use oldest::{ONE, Oldest};
 pub(crate) use pushed::Pushed;
 
 use crate::broker::Broker;
+use crate::subscription::Subscription;
 
 /// What a subscription does.
 #[derive(Clone, Debug)]
@@ -60,6 +61,8 @@ pub struct SubscriptionFigures {
     pub push_window: Option<u32>,
     /// Messages that went to the dead letter topic.
     pub dead_letters: u64,
+    /// Dead letters that came from it and that nobody has dealt with.
+    pub dead_letters_waiting: u64,
     /// Messages dropped, exhausted and without a dead letter policy.
     pub dropped: u64,
     /// Of a FIFO subscription.
@@ -115,10 +118,13 @@ impl Counts {
 impl Broker {
     /// The figures of every subscription, in name order. Reads nothing from disk.
     pub fn figures(&self) -> Vec<SubscriptionFigures> {
-        let now = self.runtime.clock.wall();
-        let all = self.all_subscriptions();
+        self.all_subscriptions().iter().map(|subscription| self.figures_of(subscription)).collect()
+    }
+
+    /// The figures of one subscription.
+    pub(crate) fn figures_of(&self, subscription: &Subscription) -> SubscriptionFigures {
         let window = |address: &str| self.push.window(address);
-        all.iter().map(|subscription| subscription.figures(now, &window)).collect()
+        subscription.figures(self.runtime.clock.wall(), &window)
     }
 
     /// The figures of every topic there is, in name order.

@@ -4,6 +4,7 @@
 //! short lock guards one subscription, whoever calls runs its state machine inline, and no lock
 //! is held across an await.
 
+mod alerts;
 mod audit;
 mod broker;
 mod clock;
@@ -32,6 +33,7 @@ mod timers;
 mod topic;
 mod waiters;
 
+pub use alerts::{AlertOptions, AlertView};
 pub use audit::{Audit, AuditAct, AuditLog};
 pub use broker::{Broker, Page};
 pub use clock::{Clock, SystemClock};

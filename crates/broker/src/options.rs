@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::alerts::AlertOptions;
 use crate::audit::{Audit, AuditLog};
 use crate::delivery_log::LogOptions;
 use crate::push::options::PushOptions;
@@ -18,6 +19,8 @@ pub struct Options {
     pub dead_letter_retention: Duration,
     /// Who keeps the record of what operators do by hand.
     pub audit: Arc<dyn Audit>,
+    /// How alerts are watched for; `None` = they are not.
+    pub alerts: Option<AlertOptions>,
     /// What lines about deliveries say of the server, and how many there may be.
     pub log: LogOptions,
     /// How messages are pushed.
@@ -31,6 +34,7 @@ impl Default for Options {
             progress_flush: Duration::from_secs(5),
             dead_letter_retention: 14 * DAY,
             audit: Arc::new(AuditLog),
+            alerts: None,
             log: LogOptions::default(),
             push: PushOptions::default(),
         }
@@ -42,6 +46,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("progress_flush", &self.progress_flush)
             .field("dead_letter_retention", &self.dead_letter_retention)
+            .field("alerts", &self.alerts)
             .field("log", &self.log)
             .field("push", &self.push)
             .finish_non_exhaustive()

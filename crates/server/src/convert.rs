@@ -3,6 +3,7 @@
 //! A field that is not built is refused by name unless it has its default value: nothing a client
 //! asks for is silently dropped.
 
+pub(crate) mod alerts;
 mod policy;
 mod push;
 mod snapshot;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Broker, Clock, SystemClock};
+use domain::SubscriptionName;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
@@ -189,7 +190,9 @@ fn metrics(config: &Config, api: &Api, clock: Arc<dyn Clock>, started: Started) 
         own_max: config.metrics.subscriptions_max,
     };
     let (broker, streams) = (Arc::clone(api.broker()), Arc::clone(api.open_streams()));
-    Arc::new(Metrics::new(broker, clock, streams, facts, Box::new(|_| false)))
+    let watched = Arc::clone(&broker);
+    let is_pinned = Box::new(move |name: &SubscriptionName| watched.has_alert(name));
+    Arc::new(Metrics::new(broker, clock, streams, facts, is_pinned))
 }
 
 /// What the settings say about the broker.
@@ -204,6 +207,7 @@ fn options(config: &Config) -> broker::Options {
             Some(folder) => Arc::new(AuditFile::new(folder)),
             None => plain.audit,
         },
+        alerts: config.alerts.options(),
         log: broker::LogOptions {
             service: config.log.service.as_str().into(),
             env: config.log.env.as_str().into(),

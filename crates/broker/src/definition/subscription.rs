@@ -12,6 +12,7 @@ use domain::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::alerts::{self, AlertForm};
 use super::push::{self, BackoffForm, BatchForm, PushForm, SigningForm};
 use super::{Unreadable, millis};
 
@@ -31,6 +32,8 @@ struct Form {
     description: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metadata: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    alerts: Vec<AlertForm>,
     #[serde(default, skip_serializing_if = "is_false")]
     message_ordering: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,6 +125,7 @@ impl StoredSubscription {
             start: settings.start.into(),
             description: settings.description.clone(),
             metadata: settings.metadata.clone(),
+            alerts: alerts::forms(&settings.alerts),
             message_ordering: settings.message_ordering,
             filter: settings.filter.as_ref().map(|filter| filter.text().to_owned()),
             retry_policy: settings.retry_policy.map(Into::into),
@@ -181,6 +185,7 @@ impl Form {
             start: self.start.into(),
             description: self.description,
             metadata: self.metadata,
+            alerts: alerts::read(self.alerts)?,
             push: self.push.map(PushForm::read).transpose()?,
             backoff: self.backoff.map(Into::into),
             headers: self.headers,
@@ -248,6 +253,7 @@ impl DeadLetterForm {
 #[cfg(test)]
 mod tests {
     use domain::Backoff;
+    use domain::alert::{Adjusted, Part, RuleName};
     use domain::backoff::Phases;
     use domain::push::{
         BatchPush, Endpoint, Form as PushedForm, Method, OidcToken, PushConfig, Secret, Signing,
@@ -262,6 +268,14 @@ mod tests {
             SubscriptionName::parse("name", NAME).unwrap(),
             TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
         )
+    }
+
+    fn adjusted_alerts() -> domain::alert::Settings {
+        let mut alerts = domain::alert::Settings::default();
+        alerts.adjust(RuleName::DeadLetters, Part::Warning, Adjusted::Off);
+        let (time, above) = (Some(Duration::from_secs(90)), Some(20_000));
+        alerts.adjust(RuleName::Push5xx, Part::Critical, Adjusted::To { time, above });
+        alerts
     }
 
     fn comes_back(settings: domain::Subscription) {
@@ -283,6 +297,7 @@ mod tests {
             expiration: None,
             start: Start::Time(Timestamp(77)),
             metadata: BTreeMap::from([("owner".to_owned(), "ops".to_owned())]),
+            alerts: adjusted_alerts(),
             retain_acked_messages: true,
             ..plain()
         });

@@ -82,6 +82,7 @@ impl Subscription {
             push_latency: pushed.map(Pushed::latency).unwrap_or_default(),
             push_window,
             dead_letters: state.dead_letters.forwarded,
+            dead_letters_waiting: state.dead_letters.forwarded,
             dropped: state.dead_letters.dropped,
             fifo: is_fifo.then(|| FifoFigures {
                 queue_depth: backlog,

@@ -60,18 +60,26 @@ pub(crate) struct Fixture {
     pub(crate) log: Arc<SpyLog>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) acts: Arc<Acts>,
+    /// What the broker is told when it is opened the next time.
+    pub(crate) options: Options,
     pub(crate) broker: Arc<Broker>,
 }
 
 impl Fixture {
     pub(crate) async fn new() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    /// A broker that is told something else than usual.
+    pub(crate) async fn with(options: Options) -> Self {
         let memory = storage::memory::open();
         let log = SpyLog::new(Arc::clone(&memory.log));
         let engine = Engine { log: Arc::clone(&log) as _, ..memory };
         let clock = Arc::new(FakeClock(watch::Sender::new(0)));
         let acts = Arc::new(Acts::default());
-        let broker = open(&engine, &clock, &acts).await;
-        Self { engine, log, clock, acts, broker }
+        let options = Options { audit: Arc::clone(&acts) as _, ..options };
+        let broker = open(&engine, &clock, &options).await;
+        Self { engine, log, clock, acts, options, broker }
     }
 
     /// Opens the same store again, as after a stop.
@@ -82,7 +90,7 @@ impl Fixture {
 
     /// Opens the same store again after its broker was closed.
     pub(crate) async fn open_again(&mut self) {
-        self.broker = open(&self.engine, &self.clock, &self.acts).await;
+        self.broker = open(&self.engine, &self.clock, &self.options).await;
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -170,10 +178,9 @@ impl Fixture {
     }
 }
 
-async fn open(engine: &Engine, clock: &Arc<FakeClock>, acts: &Arc<Acts>) -> Arc<Broker> {
+async fn open(engine: &Engine, clock: &Arc<FakeClock>, options: &Options) -> Arc<Broker> {
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    let options = Options { audit: Arc::clone(acts) as _, ..Options::default() };
-    Broker::open(engine.clone(), clock, options).await.unwrap()
+    Broker::open(engine.clone(), clock, options.clone()).await.unwrap()
 }
 
 /// Lets everything else run until `holds`.

@@ -2,6 +2,7 @@
 //! over a disk whose power is cut.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod alerts;
 mod dead_letters;
 mod delivery;
 mod exactly_once;

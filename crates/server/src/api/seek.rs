@@ -28,6 +28,7 @@ impl Api {
         request: &pubsub::DetachSubscriptionRequest,
     ) -> Result<pubsub::DetachSubscriptionResponse> {
         let name = SubscriptionName::parse("subscription", &request.subscription)?;
+        name.check_not_own("subscription")?;
         self.broker.detach_subscription(&name).await?;
         Ok(pubsub::DetachSubscriptionResponse {})
     }

@@ -28,6 +28,7 @@ impl Api {
         extras: Extras,
     ) -> Result<Warned> {
         let settings = convert::subscription_from_wire(request, extras)?;
+        settings.name.check_not_own("name")?;
         let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
         let subscription = self.broker.create_subscription(settings).await?;
         let warnings = warnings(None, &subscription.settings(), 0);
@@ -54,6 +55,7 @@ impl Api {
     }
 
     async fn change_subscription(&self, name: &SubscriptionName, change: Change) -> Result<Warned> {
+        name.check_not_own("subscription")?;
         let before = self.broker.subscription(name)?;
         let (before, outstanding) = (before.settings(), before.outstanding());
         let signing = change.signing.clone();
@@ -83,6 +85,7 @@ impl Api {
         request: &pubsub::DeleteSubscriptionRequest,
     ) -> Result<Empty> {
         let name = SubscriptionName::parse("subscription", &request.subscription)?;
+        name.check_not_own("subscription")?;
         self.broker.delete_subscription(&name).await?;
         Ok(Empty {})
     }

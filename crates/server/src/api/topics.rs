@@ -11,6 +11,7 @@ use crate::status::Result;
 impl Api {
     pub(crate) async fn create_topic(&self, request: pubsub::Topic) -> Result<pubsub::Topic> {
         let topic = convert::topic_from_wire(request)?;
+        topic.name.check_not_own("name")?;
         let created = self.broker.create_topic(topic).await?;
         Ok(convert::topic_to_wire(&created.settings()))
     }
@@ -26,6 +27,7 @@ impl Api {
     ) -> Result<pubsub::Topic> {
         let topic = request.topic.unwrap_or_default();
         let name = TopicName::parse("topic.name", &topic.name)?;
+        name.check_not_own("topic.name")?;
         let change = convert::topic_change(&topic, &request.update_mask.unwrap_or_default().paths)?;
         let updated = self.broker.update_topic(&name, change).await?;
         Ok(convert::topic_to_wire(&updated.settings()))
@@ -65,6 +67,7 @@ impl Api {
 
     pub(crate) async fn delete_topic(&self, request: &pubsub::DeleteTopicRequest) -> Result<Empty> {
         let name = TopicName::parse("topic", &request.topic)?;
+        name.check_not_own("topic")?;
         self.broker.delete_topic(&name).await?;
         Ok(Empty {})
     }
@@ -74,6 +77,7 @@ impl Api {
         request: pubsub::PublishRequest,
     ) -> Result<pubsub::PublishResponse> {
         let topic = TopicName::parse("topic", &request.topic)?;
+        topic.check_not_own("topic")?;
         let messages: Vec<Message> =
             request.messages.into_iter().map(convert::message_from_wire).collect();
         validate::publish(&messages)?;

@@ -1,5 +1,6 @@
 //! The program's settings: read from their sources, typed, checked once.
 
+mod alerts;
 mod push;
 mod resources;
 mod sources;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
+pub use alerts::Alerts;
 pub use push::{PrivateNetworks, Push};
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
 
@@ -81,6 +83,8 @@ pub struct Config {
     pub dead_letter: DeadLetter,
     /// How messages are pushed.
     pub push: Push,
+    /// How alerts are watched for.
+    pub alerts: Alerts,
     /// What clients may take up.
     pub limits: Limits,
     /// What is logged.
@@ -316,6 +320,7 @@ impl Config {
         self.storage.check()?;
         self.dead_letter.check()?;
         self.push.check()?;
+        self.alerts.check()?;
         self.log.check()?;
         self.metrics.check()?;
         self.limits.check()

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 use super::units;
+use crate::convert::alerts;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +72,7 @@ struct SubscriptionEntry {
     description: String,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
+    alerts: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +103,9 @@ impl SubscriptionEntry {
         let poison = self.poison.map(|text| Poison::parse("poison", &text)).transpose()?;
         let dead_letter_policy =
             self.dead_letter_policy.map(|entry| entry.build(attempts_max)).transpose()?;
+        let alerts = self.alerts.map(|value| alerts::read("alerts", value)).transpose()?;
         let subscription = Subscription {
+            alerts: alerts.unwrap_or_default(),
             push: push(self.push_endpoint, self.push_timeout_seconds, labelled.timeout)?,
             headers: self.headers,
             ack_deadline: self.ack_deadline.unwrap_or(plain.ack_deadline),

@@ -51,6 +51,7 @@ const LISTS: [(&str, &[&str]); 2] = [
             "start",
             "description",
             "metadata",
+            "alerts",
         ],
     ),
 ];

@@ -45,6 +45,27 @@ fn the_built_in_file_is_complete_and_valid() {
 }
 
 #[test]
+fn alerts_are_watched_for_unless_they_are_turned_off() {
+    let options = |text: &str| load_file(text).unwrap().config.alerts.options();
+    let usual = options("").unwrap();
+    assert_eq!((usual.interval, usual.endpoint), (Duration::from_secs(15), None));
+    assert!(options("[alerts]\nenabled = false\n").is_none());
+    let pushed = options("[alerts]\nwebhook = \"https://example.com/bell\"\n").unwrap();
+    assert_eq!(pushed.endpoint.unwrap().text(), "https://example.com/bell");
+    for bad in ["webhook = \"bell\"", "interval = \"99ms\"", "interval = \"2h\""] {
+        let key = bad.split(' ').next().unwrap();
+        assert!(problem(&format!("[alerts]\n{bad}\n")).contains(&format!("alerts.{key}")), "{bad}");
+    }
+    let alerts = "alerts = { fifo_blocked = \"off\", oldest_unacked_age = { warning = \"1h\" } }";
+    let subscription = "[[subscriptions]]\nname = \"projects/p/subscriptions/sub\"\n\
+                        topic = \"projects/p/topics/orders\"\n";
+    let config = load_file(&format!("{subscription}{alerts}\n")).unwrap().config;
+    assert_eq!(config.subscriptions[0].alerts.adjusted().count(), 2);
+    let bad = problem(&format!("{subscription}alerts = {{ colour = \"off\" }}\n"));
+    assert!(bad.contains("alerts.colour"), "{bad}");
+}
+
+#[test]
 fn the_examples_in_the_built_in_file_are_valid() {
     let start = DEFAULTS.find("# [[topics]]").unwrap();
     let examples: String = DEFAULTS[start..]

@@ -36,6 +36,8 @@ pub(crate) struct Extras {
     pub(crate) description: Option<String>,
     /// Free names and values.
     pub(crate) metadata: Option<BTreeMap<String, String>>,
+    /// How the rules of alerts differ.
+    pub(crate) alerts: Option<domain::alert::Settings>,
     /// How long an endpoint has for its answer.
     pub(crate) push_timeout: Option<Duration>,
     /// Waits and attempts, given inside the push config.
@@ -95,6 +97,7 @@ pub(crate) fn subscription_from_wire(
         attempts_max,
         description: extras.description.unwrap_or_default(),
         metadata: extras.metadata.unwrap_or_default(),
+        alerts: extras.alerts.unwrap_or_default(),
         backoff,
         headers: extras.headers.unwrap_or_default(),
         method: extras.method.unwrap_or_default(),
@@ -231,6 +234,7 @@ fn change_ours(change: &mut Change, extras: &Extras, field: Ours) -> Result<()> 
             change.description = Some(extras.description.clone().unwrap_or_default());
         }
         Ours::Metadata => change.metadata = Some(extras.metadata.clone().unwrap_or_default()),
+        Ours::Alerts => change.alerts = Some(extras.alerts.clone().unwrap_or_default()),
         Ours::Backoff => change.backoff = Some(extras.backoff.clone().flatten()),
         Ours::Headers => change.headers = Some(extras.headers.clone().unwrap_or_default()),
         Ours::Method => change.method = Some(extras.method.unwrap_or_default()),
@@ -253,6 +257,7 @@ fn change_given(change: &mut Change, extras: &Extras) -> Result<()> {
     change.attempts_max = given.attempts_max.map(Some).or(change.attempts_max);
     change.description = given.description.or(change.description.take());
     change.metadata = given.metadata.or(change.metadata.take());
+    change.alerts = given.alerts.or(change.alerts.take());
     change.backoff = given.backoff.or(change.backoff.take());
     change.headers = given.headers.or(change.headers.take());
     change.method = given.method.or(change.method);

@@ -8,7 +8,7 @@
 mod machine;
 mod rows;
 mod series;
-mod table;
+pub(crate) mod table;
 mod text;
 
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use broker::{Broker, Clock, SubscriptionFigures};
+use domain::alert::{RULES, Severity, State};
 use domain::{SubscriptionId, SubscriptionName, Timestamp, TopicName};
 use parking_lot::Mutex;
 
@@ -80,6 +81,7 @@ impl Metrics {
         let mut out = Writer::new(format);
         let figures = self.broker.figures();
         self.write_subscriptions(&mut out, &figures);
+        self.write_alerts(&mut out);
         self.write_topics(&mut out);
         self.write_log(&mut out);
         self.write_machine(&mut out);
@@ -136,6 +138,28 @@ impl Metrics {
         let attempts = attempts.max_by_key(|attempts| attempts.len());
         let classes = attempts.into_iter().flatten().map(|(class, _)| *class).collect();
         (rows, classes)
+    }
+
+    /// All that there can be, so that a query finds zeros rather than nothing.
+    fn write_alerts(&self, out: &mut Writer) {
+        let alerts = self.broker.alerts();
+        out.begin(&table::ALERTS);
+        for rule in &RULES {
+            for severity in [Severity::Warning, Severity::Critical] {
+                for state in [State::Pending, State::Firing] {
+                    let is_so = |alert: &&broker::AlertView| {
+                        (alert.rule, alert.severity, alert.state) == (rule.name, severity, state)
+                    };
+                    let count = alerts.iter().filter(is_so).count() as u64;
+                    let labels = [
+                        ("rule", rule.name.as_str()),
+                        ("severity", severity.as_str()),
+                        ("state", state.as_str()),
+                    ];
+                    out.sample(&table::ALERTS, &labels, Value::Count(count));
+                }
+            }
+        }
     }
 
     fn write_topics(&self, out: &mut Writer) {

@@ -28,11 +28,12 @@ const BUCKETS: usize = LATENCY_SUM + 1;
 type Shown = fn(&Row) -> Option<Value>;
 
 /// The gauges of a row, and what each shows.
-pub(super) static GAUGES: [(&Metric, Shown); 8] = [
+pub(super) static GAUGES: [(&Metric, Shown); 9] = [
     (&table::BACKLOG_MESSAGES, |row| Some(Value::Count(row.backlog_messages))),
     (&table::BACKLOG_BYTES, |row| Some(Value::Count(row.backlog_bytes))),
     (&table::OLDEST_UNACKED_AGE, |row| row.oldest_unacked_age.map(seconds)),
     (&table::OUTSTANDING, |row| Some(Value::Count(row.outstanding))),
+    (&table::DEAD_LETTERS_WAITING, |row| Some(Value::Count(row.dead_letters_waiting))),
     (&table::PUSH_WINDOW, |row| row.push_window.map(|window| Value::Count(window.into()))),
     (&table::FIFO_QUEUE_DEPTH, |row| row.fifo.map(|fifo| Value::Count(fifo.queue_depth))),
     (&table::FIFO_BLOCKED, |row| row.fifo.map(|fifo| seconds(blocked(fifo)))),
@@ -60,6 +61,7 @@ pub(super) struct Row {
     backlog_messages: u64,
     backlog_bytes: u64,
     outstanding: u64,
+    dead_letters_waiting: u64,
     push_window: Option<u32>,
     fifo: Option<FifoFigures>,
 }
@@ -75,6 +77,7 @@ impl Row {
             backlog_messages: figures.backlog_messages,
             backlog_bytes: figures.backlog_bytes,
             outstanding: figures.outstanding,
+            dead_letters_waiting: figures.dead_letters_waiting,
             push_window: figures.push_window,
             fifo: figures.fifo,
         }
@@ -90,6 +93,7 @@ impl Row {
         self.backlog_messages += other.backlog_messages;
         self.backlog_bytes = self.backlog_bytes.saturating_add(other.backlog_bytes);
         self.outstanding += other.outstanding;
+        self.dead_letters_waiting += other.dead_letters_waiting;
         self.oldest_unacked_age = self.oldest_unacked_age.max(other.oldest_unacked_age);
         self.push_window = match (self.push_window, other.push_window) {
             (Some(one), Some(another)) => Some(one.saturating_add(another)),

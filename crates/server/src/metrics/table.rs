@@ -59,6 +59,7 @@ const SUBSCRIPTION: &[&str] = &["subscription"];
 /// The label of the source that named these.
 const FIFO: &[&str] = &["subscription_id"];
 const CLASS: &[&str] = &["subscription", "class"];
+const ALERT: &[&str] = &["rule", "severity", "state"];
 const VERSION: &[&str] = &["version"];
 
 macro_rules! metrics {
@@ -95,6 +96,8 @@ metrics! {
         "Requests the endpoint is sent at a time, at most.";
     DEAD_LETTERS = Counter, "postrider_dead_letters", "", SUBSCRIPTION,
         "Exhausted messages that went to the dead letter topic.";
+    DEAD_LETTERS_WAITING = Gauge, "postrider_dead_letters_waiting", "", SUBSCRIPTION,
+        "Dead letters that came from the subscription and that nobody has dealt with.";
     DROPPED = Counter, "postrider_dropped_messages", "", SUBSCRIPTION,
         "Exhausted messages that were dropped, for want of a dead letter policy.";
     FIFO_QUEUE_DEPTH = Gauge, "fifo_subscription_queue_depth", "", FIFO,
@@ -103,6 +106,8 @@ metrics! {
         "For how long the message in front of a FIFO subscription has failed; 0 if it has not.";
     FIFO_ATTEMPTS = Gauge, "fifo_subscription_current_retry_count", "", FIFO,
         "How often the message in front of a FIFO subscription has failed.";
+    ALERTS = Gauge, "postrider_alerts", "", ALERT,
+        "Subscriptions with which something is wrong, by rule, severity and state.";
     PUBLISHED_MESSAGES = Counter, "postrider_published_messages", "", TOPIC,
         "Messages published to the topic, dead letters included.";
     PUBLISHED_BYTES = Counter, "postrider_published_bytes", "bytes", TOPIC,

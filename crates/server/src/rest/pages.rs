@@ -16,6 +16,7 @@ Topics by hand:     GET /v1/projects/{project}/topics
 A saved cursor:     GET /v1/projects/{project}/subscriptions/{subscription}/cursor
 Lanes that wait:    GET /v1/projects/{project}/subscriptions/{subscription}/lanes?state=blocked
 Push attempts:      GET /v1/projects/{project}/subscriptions/{subscription}/attempts
+What is wrong:      GET /alerts
 Metrics:            GET /metrics (Prometheus, OpenMetrics)
 Is it up:           GET /healthz (the process), GET /readyz (takes calls)
 ";
@@ -28,12 +29,19 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
         ("GET", "/healthz") => text(StatusCode::OK, "ok\n"),
         ("GET", "/readyz") if rest.is_ready() => text(StatusCode::OK, "ready\n"),
         ("GET", "/readyz") => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        ("GET", "/alerts") => alerts(rest),
         ("GET", _) => match path.strip_suffix("/cursor") {
             Some(subscription) => cursor(rest, subscription),
             None => Ok(None),
         },
         _ => Ok(None),
     }
+}
+
+/// `GET /alerts`: what is wrong now.
+fn alerts(rest: &Rest) -> Result<Option<Reply>> {
+    let body = json!({"alerts": rest.0.api.broker().alerts()});
+    Ok(Some(Reply::Json(to_json(&body)?)))
 }
 
 /// `GET /v1/{subscription}/cursor`: the names of the source design, so `updated_at` is snake case.

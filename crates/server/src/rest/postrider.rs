@@ -10,7 +10,7 @@ use wire::protobuf;
 
 use super::push;
 use crate::api::Warned;
-use crate::convert::{Extras, subscription_to_wire};
+use crate::convert::{Extras, alerts, subscription_to_wire};
 use crate::status::{Refusal, Result};
 
 /// Takes what is ours out of a subscription's JSON, so that the rest is Google's. `place` is how
@@ -112,6 +112,7 @@ fn read(place: &str, object: Map<String, Value>) -> Result<Extras, Invalid> {
             "maxAttempts" | "max_attempts" => extras.attempts_max = number(&field, &value)?,
             "description" => extras.description = text(&field, value)?,
             "metadata" => extras.metadata = pairs(&field, value)?,
+            "alerts" => extras.alerts = Some(alerts::read(&field, value)?),
             "backoff" => extras.backoff = push::or_none(&field, value, push::backoff)?,
             "headers" => extras.headers = pairs(&field, value)?,
             "method" => extras.method = push::method(&field, value)?,
@@ -271,6 +272,9 @@ fn show_ours(settings: &domain::Subscription, secret: Option<&Secret>, now: Time
     }
     if !settings.metadata.is_empty() {
         ours.insert("metadata".to_owned(), json!(settings.metadata));
+    }
+    if !settings.alerts.is_empty() {
+        ours.insert("alerts".to_owned(), alerts::show(&settings.alerts));
     }
     push::show_ours(settings, secret, now, &mut ours);
     Value::Object(ours)

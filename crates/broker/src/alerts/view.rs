@@ -1,0 +1,66 @@
+//! An alert as it is shown and told.
+
+use domain::alert::{Alert, RuleName, Severity, State};
+use domain::{SubscriptionName, Timestamp};
+use serde::{Serialize, Serializer};
+
+use crate::rfc3339;
+
+/// An alert as it is shown and told; as JSON it has these fields.
+#[derive(Clone, Debug, Serialize)]
+pub struct AlertView {
+    /// By which rule.
+    #[serde(serialize_with = "rule")]
+    pub rule: RuleName,
+    /// How bad it is.
+    #[serde(serialize_with = "severity")]
+    pub severity: Severity,
+    /// Where it stands.
+    #[serde(serialize_with = "state")]
+    pub state: State,
+    /// With which subscription something is wrong.
+    pub subscription: String,
+    /// Since when.
+    #[serde(serialize_with = "time")]
+    pub since: Timestamp,
+    /// The value last seen: seconds, a number, or a share from 0 to 1.
+    pub value: f64,
+    /// What it may be at most.
+    pub threshold: f64,
+    /// What is wrong, in words.
+    pub summary: String,
+    /// Where it says what to do.
+    pub runbook: String,
+}
+
+impl AlertView {
+    pub(super) fn new(name: &SubscriptionName, alert: &Alert) -> Self {
+        Self {
+            rule: alert.rule,
+            severity: alert.severity,
+            state: alert.state,
+            subscription: name.to_string(),
+            since: alert.since,
+            value: alert.value,
+            threshold: alert.level.bound(),
+            summary: alert.summary(),
+            runbook: alert.rule.runbook(),
+        }
+    }
+}
+
+fn rule<S: Serializer>(rule: &RuleName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(rule.as_str())
+}
+
+fn severity<S: Serializer>(severity: &Severity, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(severity.as_str())
+}
+
+fn state<S: Serializer>(state: &State, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state.as_str())
+}
+
+fn time<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339::text(*time))
+}

@@ -31,6 +31,9 @@ pub(crate) fn run_all() -> Result<()> {
     if !exists("curl", &["--version"]) {
         install(&["curl"], "the examples of docs/api.md")?;
     }
+    if !exists("promtool", &["--version"]) || !exists("prometheus", &["--version"]) {
+        install(&["prometheus"], "the tests of the rule file and of the dashboard")?;
+    }
     python_packages()?;
     node_packages()
 }
@@ -104,7 +107,10 @@ fn install(packages: &[&str], purpose: &str) -> Result<()> {
         line.extend(["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]);
         line.extend(words);
         let (program, rest) = line.split_first().context("an empty command")?;
-        run(Command::new(program).args(rest).env("DEBIAN_FRONTEND", "noninteractive"))
+        let mut command = Command::new(program);
+        // A run level of one: no service that a package brings along is started.
+        command.args(rest).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+        run(&mut command)
     };
     apt(&["update"])?;
     apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())

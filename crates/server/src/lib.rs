@@ -13,6 +13,8 @@ mod grpc;
 mod logging;
 mod metrics;
 mod net;
+#[cfg(test)]
+mod operating;
 mod rest;
 mod server;
 mod status;

@@ -1,0 +1,129 @@
+//! `prometheus-rules.yml`: the rules of alerts in the words of Prometheus.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use domain::alert::{Counts, Level, Measure, RULES, Rule};
+use domain::backoff::show_wait;
+
+use crate::metrics::table::{
+    BACKLOG_MESSAGES, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, OLDEST_UNACKED_AGE,
+    PUSH_ATTEMPTS,
+};
+
+const HEAD: &str = "\
+# The server's own rules of alerts, for Prometheus. Made from the table in the program: change that.
+# docs/operating/alerts.md says what each means and what to do.
+groups:
+  - name: postrider
+    rules:
+";
+
+/// As the server does: what moves around its bound does not ring a bell each time.
+const CALM: Duration = Duration::from_secs(60);
+
+pub(super) fn write() -> String {
+    let mut text = HEAD.to_owned();
+    for rule in &RULES {
+        for level in rule.levels {
+            write_level(&mut text, rule, level).unwrap();
+        }
+    }
+    text
+}
+
+fn write_level(text: &mut String, rule: &Rule, level: &Level) -> std::fmt::Result {
+    writeln!(text, "      - alert: {}", alert_name(rule))?;
+    writeln!(text, "        expr: '{}'", expression(level))?;
+    if !level.lasting().is_zero() {
+        writeln!(text, "        for: {}", show_wait(level.lasting()))?;
+    }
+    writeln!(text, "        keep_firing_for: {}", show_wait(CALM.min(level.time)))?;
+    writeln!(text, "        labels:")?;
+    writeln!(text, "          severity: {}", level.severity)?;
+    writeln!(text, "          rule: {}", rule.name)?;
+    writeln!(text, "          level: {}", level.part.as_str())?;
+    writeln!(text, "        annotations:")?;
+    writeln!(text, "          summary: '{}: {{{{ $labels.{} }}}}'", rule.title, label(level))?;
+    writeln!(text, "          description: '{}'", description(level))?;
+    writeln!(text, "          runbook: {}", rule.name.runbook())
+}
+
+/// `PostriderDeadLetters` of `dead_letters`.
+fn alert_name(rule: &Rule) -> String {
+    let mut name = "Postrider".to_owned();
+    for word in rule.name.as_str().split('_') {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        name.extend(letters);
+    }
+    name
+}
+
+fn label(level: &Level) -> &'static str {
+    if level.measure == Measure::FifoBlocked { "subscription_id" } else { "subscription" }
+}
+
+fn expression(level: &Level) -> String {
+    let bound = level.bound();
+    let window = show_wait(level.window().unwrap_or_default());
+    let refused = Counts::REFUSED_CLASSES.join("|");
+    let left = match level.measure {
+        Measure::OldestUnackedAge => OLDEST_UNACKED_AGE.full_name(),
+        Measure::FifoBlocked => FIFO_BLOCKED.full_name(),
+        Measure::DeadLettersWaiting => DEAD_LETTERS_WAITING.full_name(),
+        Measure::DeadLettersArrived => format!("increase({}[{window}])", DEAD_LETTERS.full_name()),
+        Measure::DeadLettersGrowth => {
+            format!("delta({}[{window}])", DEAD_LETTERS_WAITING.full_name())
+        }
+        Measure::BacklogGrowth => format!("delta({}[{window}])", BACKLOG_MESSAGES.full_name()),
+        Measure::PushesRefused => share(&format!("class=~\"{refused}\""), &window),
+        Measure::PushesFailed => {
+            share(&format!("class!~\"{}|{refused}\"", Counts::ACKED_CLASS), &window)
+        }
+    };
+    format!("{left} > {bound}")
+}
+
+fn share(part: &str, window: &str) -> String {
+    let attempts = PUSH_ATTEMPTS.full_name();
+    let sum = |part: &str| format!("sum by (subscription) (rate({attempts}{part}[{window}]))");
+    format!("{} / {}", sum(&format!("{{{part}}}")), sum(""))
+}
+
+fn description(level: &Level) -> String {
+    let window = show_wait(level.window().unwrap_or_default());
+    match level.measure {
+        Measure::OldestUnackedAge => {
+            "the oldest unacked message is {{ $value | humanizeDuration }} old".to_owned()
+        }
+        Measure::FifoBlocked => {
+            "its lane has been blocked for {{ $value | humanizeDuration }}".to_owned()
+        }
+        Measure::DeadLettersWaiting => {
+            "dead letters that nobody has dealt with: {{ $value }}".to_owned()
+        }
+        Measure::DeadLettersArrived => {
+            format!("dead letters that came within {window}: {{{{ $value | humanize }}}}")
+        }
+        Measure::DeadLettersGrowth => format!(
+            "dead letters that came beyond those dealt with within {window}: \
+             {{{{ $value | humanize }}}}"
+        ),
+        Measure::BacklogGrowth => {
+            format!("messages the backlog grew by within {window}: {{{{ $value | humanize }}}}")
+        }
+        Measure::PushesRefused => format!(
+            "{{{{ $value | humanizePercentage }}}} of the pushes of {window} were answered 4xx"
+        ),
+        Measure::PushesFailed => format!(
+            "{{{{ $value | humanizePercentage }}}} of the pushes of {window} were answered 5xx or \
+             not at all"
+        ),
+    }
+}
+
+#[test]
+fn the_rule_file_is_made_from_the_table() {
+    super::check("prometheus-rules.yml", &write());
+}

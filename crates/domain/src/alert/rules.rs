@@ -267,9 +267,9 @@ pub static RULES: [Rule; 7] = [
             "See the message and its error: `postrider lane list <subscription>` and \
              `postrider attempts <subscription>`.",
             "Put the consumer right and let it be tried at once: `postrider lane release \
-             <subscription>`.",
+             <subscription> --key ''`.",
             "Or give that message up, so that the others go on: `postrider lane skip \
-             <subscription>`; with a dead letter policy it is kept there.",
+             <subscription> --key ''`; with a dead letter policy it is kept there.",
         ],
         levels: &[warning(Measure::FifoBlocked, 0, 5)],
     },

@@ -128,19 +128,6 @@ impl Broker {
         ]);
     }
 
-    async fn start_alerts(self: &Arc<Self>) {
-        let Some(options) = self.runtime.options.alerts.clone() else { return };
-        // The server is of use without them, and they are tried again when there is one to tell.
-        if let Err(error) = alerts::prepare(self, &options).await {
-            tracing::warn!(%error, "what alerts need could not be made");
-        }
-        let interval = options.interval;
-        self.chores.lock().extend([
-            spawn::named("alerts", alerts::run(Arc::clone(self), interval)),
-            spawn::named("alerts sender", alerts::send(Arc::clone(self), options)),
-        ]);
-    }
-
     /// Ends every stream and wait, lets pushes end within `grace`, saves all progress and stops
     /// the chores.
     pub async fn close(&self, grace: Duration) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Lines about deliveries: which there are, what each says, and how many there may be.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use domain::{Poison, RetryPolicy, Subscription};
@@ -19,6 +19,14 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     fn listen(level: Level) -> (Self, DefaultGuard) {
+        static EVERYWHERE: Once = Once::new();
+        // While there is one subscriber, a line that a thread without it comes to first is taken
+        // to be wanted by nobody, on every thread. So there is one on every thread.
+        EVERYWHERE.call_once(|| {
+            let everywhere = tracing_subscriber::fmt().with_max_level(Level::DEBUG);
+            let everywhere = everywhere.with_writer(io::sink).finish();
+            tracing::subscriber::set_global_default(everywhere).unwrap();
+        });
         let lines = Self::default();
         let format = tracing_subscriber::fmt().json().flatten_event(true);
         let subscriber = format.with_max_level(level).with_writer(lines.clone()).finish();

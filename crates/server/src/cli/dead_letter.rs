@@ -25,7 +25,7 @@ Examples:
 
 --subscription means the letters that come from that subscription, --topic those that lie in that
 topic. Looking at them leases and consumes nothing. A replay runs in the server, in order, and goes
-on after a crash; Ctrl-C only ends the watching. A letter is replayed once unless --again is given.";
+on after a crash; Ctrl-C only ends the watching. A letter is replayed once, unless with --again.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -7,7 +7,8 @@ use clap::{Command, CommandFactory};
 use super::{Cli, EXIT_CODES};
 
 /// What stands before the list in the document.
-const MARK: &str = "<!-- What follows is written by a test: POSTRIDER_WRITE_DOCS=1 cargo test -p postrider reference -->\n";
+const MARK: &str = "<!-- What follows is written by a test: \
+                    POSTRIDER_WRITE_DOCS=1 cargo test -p postrider reference -->\n";
 
 /// The list of all commands with their help.
 fn reference() -> String {

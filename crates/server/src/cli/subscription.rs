@@ -75,9 +75,10 @@ pub(super) struct Create {
     #[arg(long)]
     standard: bool,
     #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
     at: At,
+    // Last: the headings in its help hold for whatever is behind them.
+    #[command(flatten)]
+    settings: Settings,
 }
 
 #[derive(Debug, Args)]
@@ -105,9 +106,10 @@ pub(super) struct Update {
     #[arg(long = "remove-label", value_name = "KEY")]
     removed: Vec<String>,
     #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
     at: At,
+    // Last: the headings in its help hold for whatever is behind them.
+    #[command(flatten)]
+    settings: Settings,
 }
 
 #[derive(Debug, Args)]

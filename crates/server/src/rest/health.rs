@@ -35,7 +35,7 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
     let degraded: Vec<Value> = status.degraded.iter().map(show_degraded).collect();
     Ok(known([
         ("status", Some(json!(word(is_ready, &status.degraded)))),
-        ("version", Some(json!(env!("CARGO_PKG_VERSION")))),
+        ("version", Some(json!(crate::VERSION))),
         ("startTime", about.map(|about| show_time(about.started_at))),
         ("uptimeSeconds", Some(json!(api.uptime().as_secs()))),
         ("engine", about.map(|about| json!(about.engine))),
@@ -105,7 +105,7 @@ fn show_finding(finding: &Finding) -> Value {
 pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
     let status = api.status();
     let state = word(is_ready, &status.degraded);
-    let version = env!("CARGO_PKG_VERSION");
+    let version = crate::VERSION;
     format!(
         r#"<!doctype html>
 <html lang="en">

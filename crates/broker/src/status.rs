@@ -11,7 +11,7 @@ use crate::broker::Broker;
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Living topics.
+    /// Living topics, without those of the server itself.
     pub topics: usize,
     /// Subscriptions.
     pub subscriptions: usize,
@@ -55,8 +55,10 @@ const DEGRADED_MAX: usize = 100;
 impl Broker {
     /// How the broker is. Looks at every subscription.
     pub fn status(&self) -> Status {
+        let topics = self.all_topics();
+        let living = topics.iter().filter(|topic| !topic.is_deleted() && !topic.name().is_own());
         let mut status = Status {
-            topics: self.all_topics().iter().filter(|topic| !topic.is_deleted()).count(),
+            topics: living.count(),
             snapshots: self.snapshots.read().len(),
             replays_running: self.replays.running(),
             degraded: self.degraded_server(),

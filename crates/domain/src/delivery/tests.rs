@@ -62,7 +62,7 @@ fn id_of(leases: &[Lease]) -> AckId {
 
 #[test]
 fn a_lease_is_small() {
-    assert!(size_of::<Held>() <= 48);
+    assert!(size_of::<Held>() <= 56);
 }
 
 #[test]

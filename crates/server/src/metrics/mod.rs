@@ -187,7 +187,8 @@ impl Metrics {
                 out.sample(metric, &[(label(metric), topic)], Value::Count(count));
             }
         }
-        gauge(out, &table::TOPICS, topics.len() as u64);
+        let not_own = topics.iter().filter(|topic| !topic.name.is_own());
+        gauge(out, &table::TOPICS, not_own.count() as u64);
     }
 
     fn write_log(&self, out: &mut Writer) {

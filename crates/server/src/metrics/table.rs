@@ -130,7 +130,7 @@ metrics! {
         "Memory of the process that is in use.";
     OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER,
         "StreamingPull calls that are open.";
-    TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are.";
+    TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are, without the server's own.";
     SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions there are.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,
         "How long the store took to be opened at the start.";

@@ -186,7 +186,9 @@ async fn the_status_tells_how_it_is_and_what_to_put_right(rig: &Rig) {
     let status = rig.get("/status").await.ok();
     assert_eq!((&status["status"], &status["topics"]), (&json!("healthy"), &json!(2)));
     assert_eq!(status["subscriptions"]["total"], json!(1));
-    assert_eq!((&status["backlogMessages"], &status["connections"]), (&json!(3), &json!(1)));
+    assert_eq!(status["backlogMessages"], json!(3));
+    // The one that asks; those of earlier calls may not have ended yet.
+    assert!(status["connections"].as_u64().unwrap() >= 1, "{status}");
     assert_eq!(status["degraded"], json!([]));
     let finding = &status["findings"][0];
     assert_eq!(finding["code"], json!("dead_letter_topic_unread"));

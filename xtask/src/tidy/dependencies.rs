@@ -6,12 +6,22 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("postrider-domain", &[]),
     ("postrider-storage", &["postrider-domain"]),
     ("postrider-broker", &["postrider-storage", "postrider-domain"]),
     ("postrider-wire", &[]),
-    ("postrider", &["postrider-broker", "postrider-storage", "postrider-domain", "postrider-wire"]),
+    ("postrider-consumer", &["postrider-domain", "postrider-wire"]),
+    (
+        "postrider",
+        &[
+            "postrider-broker",
+            "postrider-storage",
+            "postrider-domain",
+            "postrider-wire",
+            "postrider-consumer",
+        ],
+    ),
     (
         "postrider-testkit",
         &[
@@ -22,7 +32,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
             "postrider-wire",
         ],
     ),
-    ("postrider-bench", &["postrider-wire"]),
+    ("postrider-bench", &["postrider-wire", "postrider-consumer"]),
     ("xtask", &[]),
 ];
 

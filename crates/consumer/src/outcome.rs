@@ -1,0 +1,61 @@
+//! What came of handling one message.
+
+/// How handling a message ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its effect was made.
+    Applied,
+    /// Its effect had been made before.
+    Duplicate,
+    /// A later event has overtaken it: nothing to do.
+    StaleIgnored,
+    /// It can never be handled: the data is wrong.
+    Poison(Failure),
+    /// It may go well later.
+    Transient(Failure),
+    /// It goes well once somebody has put the set-up right.
+    Config(Failure),
+}
+
+/// Why handling failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind of error, for instance `InvalidJson`.
+    pub kind: String,
+    /// A code where there is one, for instance `RESOURCE_EXHAUSTED`.
+    pub code: Option<String>,
+    /// What is wrong, for people.
+    pub message: String,
+}
+
+/// How handling ended, and what the log line shall say besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handled {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was handled.
+    pub about: About,
+}
+
+/// What was handled and written, for the log line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Who handled it: the name of a handler or of a route.
+    pub handler: Option<String>,
+    /// What kind of event it was.
+    pub event_type: Option<String>,
+    /// The version that the event names.
+    pub schema_version: Option<String>,
+    /// How it was written: `set`, `merge`, `increment`.
+    pub write_kind: Option<String>,
+    /// Where to.
+    pub doc_path: Option<String>,
+    /// Where it is kept that this message was handled.
+    pub idempotency_doc: Option<String>,
+}
+
+impl From<Outcome> for Handled {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, about: About::default() }
+    }
+}

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::definition::Unreadable;
 use crate::desk::{Replays, clerk};
 use crate::error::{Error, Resource, Result};
+use crate::live::{self, Live};
 use crate::maintenance::{checkpointer, expirer};
 use crate::options::Options;
 use crate::push::scheduler::Scheduler;
@@ -43,6 +44,7 @@ pub struct Broker {
     /// Serialises changes of definitions; holds what goes with them.
     pub(crate) admin: Mutex<Admin>,
     pub(crate) push: Scheduler,
+    pub(crate) live: Arc<Live>,
     pub(crate) replays: Replays,
     pub(crate) alerts: Alerts,
     chores: parking_lot::Mutex<Vec<JoinHandle<()>>>,
@@ -72,6 +74,7 @@ impl Broker {
     ) -> Result<Arc<Self>> {
         let runtime = Arc::new(Runtime::new(&engine, clock, options));
         let push = Scheduler::start(&runtime)?;
+        let live = Live::new(Arc::clone(&runtime));
         let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
         engine.log.listen(Arc::clone(&tail) as _);
         let broker = Arc::new_cyclic(|me| Self {
@@ -84,6 +87,7 @@ impl Broker {
             snapshots: RwLock::default(),
             admin: Mutex::default(),
             push,
+            live,
             replays: Replays::default(),
             alerts: Alerts::default(),
             chores: parking_lot::Mutex::default(),
@@ -111,6 +115,7 @@ impl Broker {
             spawn::named("dead letters", dead_letter::run(Arc::clone(self))),
             spawn::named("delivery log", lines),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
+            spawn::named("live expirer", live::expire(Arc::clone(&self.live))),
             spawn::named("dead letter clerk", clerk::run(Arc::clone(self))),
         ]);
     }
@@ -133,6 +138,7 @@ impl Broker {
     pub async fn close(&self, grace: Duration) -> Result<()> {
         self.runtime.close();
         self.tail.wake_all();
+        self.live.close();
         self.push.stop(grace).await;
         self.replays.close().await;
         let chores = std::mem::take(&mut *self.chores.lock());
@@ -147,6 +153,11 @@ impl Broker {
             tracing::warn!(%error, "could not save when subscriptions were last used");
         }
         checkpointer::once(self, false).await
+    }
+
+    /// The live subscriptions.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// Ends the grace time of `close` early.

@@ -19,6 +19,7 @@ mod error;
 mod expiries;
 mod figures;
 mod index;
+mod live;
 mod maintenance;
 mod options;
 mod peek;
@@ -51,6 +52,10 @@ pub use desk::{
 };
 pub use error::{Error, Resource, Result};
 pub use figures::{FifoFigures, SubscriptionFigures, TopicFigures};
+pub use live::{
+    Change, LIVE_LABEL, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage,
+    LiveOptions, LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
+};
 pub use options::Options;
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::options::{PushOptions, RetryDefault, Success};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::alerts::AlertOptions;
 use crate::audit::{Audit, AuditLog};
 use crate::delivery_log::LogOptions;
+use crate::live::LiveOptions;
 use crate::push::options::PushOptions;
 
 /// What the broker can be told.
@@ -23,6 +24,8 @@ pub struct Options {
     pub alerts: Option<AlertOptions>,
     /// What lines about deliveries say of the server, and how many there may be.
     pub log: LogOptions,
+    /// How live subscriptions are kept.
+    pub live: LiveOptions,
     /// How messages are pushed.
     pub push: PushOptions,
 }
@@ -36,6 +39,7 @@ impl Default for Options {
             audit: Arc::new(AuditLog),
             alerts: None,
             log: LogOptions::default(),
+            live: LiveOptions::default(),
             push: PushOptions::default(),
         }
     }
@@ -48,6 +52,7 @@ impl fmt::Debug for Options {
             .field("dead_letter_retention", &self.dead_letter_retention)
             .field("alerts", &self.alerts)
             .field("log", &self.log)
+            .field("live", &self.live)
             .field("push", &self.push)
             .finish_non_exhaustive()
     }

@@ -239,6 +239,7 @@ fn options(config: &Config) -> broker::Options {
             version: crate::VERSION.into(),
             failures_per_second: config.log.failures_per_second,
         },
+        live: plain.live,
         push: config.push.options(config.listen, folder),
     }
 }

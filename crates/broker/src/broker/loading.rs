@@ -81,6 +81,7 @@ impl Broker {
         topic.set_dead_letter(admin.dead_letter_topics.contains_key(topic.name()));
         self.tail.add(Arc::clone(&topic));
         self.topics.write().insert(topic.name().clone(), Arc::clone(&topic));
+        self.live.look_at(&topic);
         Ok(topic)
     }
 

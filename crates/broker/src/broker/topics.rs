@@ -65,6 +65,7 @@ impl Broker {
             let put = catalogue.put(Kind::Topic, name.as_str(), value, Some(version)).await;
             let entry = put.map_err(|error| gone(error, Resource::Topic, name.as_str()))?;
             topic.set_settings(Versioned { settings: Arc::new(settings), version: entry.version });
+            broker.live.look_at(&topic);
             Ok(topic)
         })
         .await
@@ -83,6 +84,7 @@ impl Broker {
                 return Err(error);
             }
             broker.topics.write().remove(&name);
+            broker.live.look_at(&topic);
             broker.drop_desk(&topic).await;
             broker.drop_if_unused(&topic);
             Ok(())

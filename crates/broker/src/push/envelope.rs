@@ -20,6 +20,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 pub(crate) use built::{Built, Readers};
+pub(crate) use json::{Spelling, message_json};
 
 use super::exchange::Request;
 use super::signature::Signer;
@@ -176,7 +177,7 @@ impl Template {
         body.extend_from_slice(b"{\"message\":");
         match message {
             Some(message) => body.extend_from_slice(message),
-            None => json::put_message(body, &lease.record)?,
+            None => json::put_message(body, &lease.record, Spelling::Twice)?,
         }
         body.extend_from_slice(&self.behind);
         if self.has_dead_letter_policy {

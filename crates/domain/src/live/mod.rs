@@ -31,8 +31,8 @@ use std::time::Duration;
 
 pub use entries::Handle;
 pub use refusal::Refusal;
-pub use request::{Request, Spec, collection_path};
-pub use view::{Counts, Page, Query, View};
+pub use request::{Request, Spec, collection_path, gateway_id};
+pub use view::{Counts, Owned, Page, Query, View};
 
 use crate::delivery::wheel::Wheel;
 use crate::limits::{LIVE_TTL_DEFAULT, LIVE_TTL_MAX, LIVE_TTL_MIN};

@@ -44,7 +44,7 @@ pub struct Spec {
 impl Spec {
     /// Checks a request. A refusal names the field at fault.
     pub fn new(request: Request, settings: &Settings) -> Result<Self, Refusal> {
-        named("gatewayId", &request.gateway)?;
+        gateway_id(&request.gateway)?;
         named("subscriptionId", &request.subscription)?;
         named("tenant", &request.tenant)?;
         subscription_id(&request.subscription)?;
@@ -63,6 +63,16 @@ impl Spec {
         })
     }
 
+    /// Whose it is.
+    pub fn gateway(&self) -> &str {
+        &self.gateway
+    }
+
+    /// Its id.
+    pub fn subscription(&self) -> &str {
+        &self.subscription
+    }
+
     /// The filter, in its canonical form; `None` = everything.
     pub fn filter(&self) -> Option<&Expression> {
         self.filter.as_ref()
@@ -72,6 +82,11 @@ impl Spec {
     pub(super) fn content(&self) -> u64 {
         self.filter.as_ref().map_or(0, |filter| fold(filter.cel().bytes()))
     }
+}
+
+/// Checks the id of a gateway.
+pub fn gateway_id(text: &str) -> Result<(), Invalid> {
+    named("gatewayId", text)
 }
 
 fn named(field: &str, text: &str) -> Result<(), Invalid> {

@@ -34,6 +34,17 @@ pub struct View {
     pub expires: Timestamp,
 }
 
+/// A subscription and its gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned<'registry> {
+    /// The subscription's id.
+    pub id: &'registry str,
+    /// The gateway's number, which is used again after the gateway is gone.
+    pub gateway: u32,
+    /// The gateway.
+    pub name: &'registry Arc<str>,
+}
+
 /// Which subscriptions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
@@ -114,10 +125,22 @@ impl Registry {
             })
     }
 
-    /// The id and the gateway of what the index has found; `None` = it has ended since.
-    pub fn resolve(&self, handle: Handle) -> Option<(&str, &Arc<str>)> {
+    /// Whose it is what the index has found; `None` = it has ended since.
+    pub fn resolve(&self, handle: Handle) -> Option<Owned<'_>> {
         let entry = self.entries.get(self.entries.slot(handle)?)?;
-        Some((&entry.id, &self.owners.get(entry.gateway)?.name))
+        let name = &self.owners.get(entry.gateway)?.name;
+        Some(Owned { id: &entry.id, gateway: entry.gateway, name })
+    }
+
+    /// The one copy of a gateway's name; `None` = it has neither subscriptions nor a stream.
+    pub fn gateway(&self, name: &str) -> Option<&Arc<str>> {
+        self.owners.get(self.owners.find(name)?).map(|held| &held.name)
+    }
+
+    /// How many subscriptions a gateway has.
+    pub fn of_one_gateway(&self, name: &str) -> usize {
+        let number = self.owners.find(name);
+        number.and_then(|number| self.owners.get(number)).map_or(0, |held| held.slots.len())
     }
 
     /// How many subscriptions there are.

@@ -323,7 +323,7 @@ fn what_is_past_its_deadline_is_replaced_and_reported() {
     assert_eq!((ended.handle, ended.group), (first.handle, Some(3)));
     assert_ne!(second.handle, first.handle);
     assert_eq!(registry.resolve(first.handle), None);
-    assert_eq!(registry.resolve(second.handle).unwrap().0, "s");
+    assert_eq!(registry.resolve(second.handle).unwrap().id, "s");
     assert_eq!(registry.by_tenant().collect::<Vec<_>>(), [("t", 1)]);
     assert_eq!(run(&mut registry, at(119_000)), []);
 }
@@ -438,7 +438,7 @@ fn a_handle_never_stands_for_another_subscription() {
         let handle = register(&mut registry, at(0), request("g", &id)).unwrap().handle;
         assert!(seen.insert(handle), "{handle:?} was used before");
         assert_eq!(
-            registry.resolve(handle).map(|(id, gateway)| (id, &**gateway)),
+            registry.resolve(handle).map(|owned| (owned.id, &**owned.name)),
             Some((id.as_str(), "g"))
         );
         registry.delete(&id, None).unwrap();

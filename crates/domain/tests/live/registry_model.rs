@@ -166,7 +166,7 @@ impl World {
             self.index.matches(&tenant_name, collection, subject, &mut scratch, &mut out).unwrap();
             let mut found: Vec<_> = out
                 .iter()
-                .map(|handle| self.registry.resolve(Handle(*handle)).unwrap().0)
+                .map(|handle| self.registry.resolve(Handle(*handle)).unwrap().id)
                 .collect();
             found.sort_unstable();
             let wanted = |known: &Known| known.tenant == tenant && known.filter != 3;

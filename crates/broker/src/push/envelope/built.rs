@@ -8,7 +8,7 @@ use domain::message::Malformed;
 use domain::{Offset, Record, TopicId};
 use parking_lot::Mutex;
 
-use super::json::message_json;
+use super::json::{Spelling, message_json};
 
 /// Bytes that are kept, at most.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -62,7 +62,7 @@ impl Built {
             return Ok(kept.clone());
         }
         // Two may build the same at once: that is cheaper than to make one wait.
-        let json = message_json(record)?;
+        let json = message_json(record, Spelling::Twice)?;
         self.kept.lock().put(key, json.clone());
         Ok(json)
     }

@@ -8,10 +8,19 @@ use domain::message::{Malformed, Part, parts};
 
 use crate::{decimal, rfc3339};
 
+/// How often the id and the time stand in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// As JSON of Google's API has them.
+    Once,
+    /// In both spellings, as Google's envelopes of pushes have them.
+    Twice,
+}
+
 /// The message as Google's JSON object has it. It is the same for all subscriptions.
-pub(crate) fn message_json(record: &Record) -> Result<Bytes, Malformed> {
+pub(crate) fn message_json(record: &Record, spelling: Spelling) -> Result<Bytes, Malformed> {
     let mut out = Vec::with_capacity(message_bytes(record));
-    put_message(&mut out, record)?;
+    put_message(&mut out, record, spelling)?;
     Ok(out.into())
 }
 
@@ -23,7 +32,11 @@ pub(super) fn message_bytes(record: &Record) -> usize {
 }
 
 /// Appends the message as JSON.
-pub(super) fn put_message(out: &mut Vec<u8>, record: &Record) -> Result<(), Malformed> {
+pub(super) fn put_message(
+    out: &mut Vec<u8>,
+    record: &Record,
+    spelling: Spelling,
+) -> Result<(), Malformed> {
     let (mut data, mut ordering_key): (&[u8], &str) = (&[], "");
     let mut has_attributes = false;
     out.push(b'{');
@@ -48,9 +61,10 @@ pub(super) fn put_message(out: &mut Vec<u8>, record: &Record) -> Result<(), Malf
         put_base64(out, data);
         out.extend_from_slice(b"\",");
     }
-    put_twice(out, "messageId", "message_id", |out| decimal::put(out, record.offset.0, 0));
+    let (id, time) = (record.offset.0, record.publish_time);
+    put_text(out, ["messageId", "message_id"], spelling, |out| decimal::put(out, id, 0));
     out.push(b',');
-    put_twice(out, "publishTime", "publish_time", |out| rfc3339::put(out, record.publish_time));
+    put_text(out, ["publishTime", "publish_time"], spelling, |out| rfc3339::put(out, time));
     if !ordering_key.is_empty() {
         out.extend_from_slice(b",\"orderingKey\":");
         put_string(out, ordering_key);
@@ -71,18 +85,25 @@ pub(super) fn data(record: &Record) -> Result<Bytes, Malformed> {
     Ok(Bytes::copy_from_slice(found))
 }
 
-/// `"one":"text","two":"text"`, for a text without anything to escape.
-fn put_twice(out: &mut Vec<u8>, one: &str, two: &str, put_text: impl FnOnce(&mut Vec<u8>)) {
+/// `"one":"text"` or `"one":"text","two":"text"`, for a text without anything to escape.
+fn put_text(
+    out: &mut Vec<u8>,
+    [one, two]: [&str; 2],
+    spelling: Spelling,
+    put: impl FnOnce(&mut Vec<u8>),
+) {
     for piece in ["\"", one, "\":\""] {
         out.extend_from_slice(piece.as_bytes());
     }
     let begin = out.len();
-    put_text(out);
+    put(out);
     let end = out.len();
-    for piece in ["\",\"", two, "\":\""] {
-        out.extend_from_slice(piece.as_bytes());
+    if spelling == Spelling::Twice {
+        for piece in ["\",\"", two, "\":\""] {
+            out.extend_from_slice(piece.as_bytes());
+        }
+        out.extend_from_within(begin..end);
     }
-    out.extend_from_within(begin..end);
     out.push(b'"');
 }
 

@@ -7,7 +7,7 @@ use domain::{DeadLetterPolicy, Message, Record, TopicName, message};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::json::message_json;
+use super::json::{Spelling, message_json};
 use super::*;
 
 const TIME: Timestamp = Timestamp(1_800_000_000_000_001);
@@ -51,7 +51,7 @@ fn dead_letters() -> Option<DeadLetterPolicy> {
 fn request(settings: &Subscription, leases: &[Lease], chain: Option<Chain>) -> Request {
     let template = Template::new(settings, "1.2.3").unwrap();
     let messages: Vec<_> = if template.is_wrapped() {
-        leases.iter().map(|lease| message_json(&lease.record).unwrap()).collect()
+        leases.iter().map(|lease| message_json(&lease.record, Spelling::Twice).unwrap()).collect()
     } else {
         Vec::new()
     };
@@ -255,7 +255,7 @@ fn authorization_is_the_token_or_ones_own_or_user_and_password() {
     }
     let template = Template::new(&settings, "1").unwrap();
     assert_eq!(template.oidc(), Some(("a@b", "https://example.com/x?y=1")));
-    let messages = [message_json(&leases[0].record).unwrap()];
+    let messages = [message_json(&leases[0].record, Spelling::Twice).unwrap()];
     let parcel = Parcel { leases: &leases, messages: &messages, chain: None };
     let token = HeaderValue::from_static("Bearer t");
     let request = template.request(&parcel, TIME, Some(&token), TIMEOUT).unwrap();
@@ -291,7 +291,7 @@ fn without_an_endpoint_there_is_nothing_to_prepare() {
 fn a_malformed_record_is_an_error() {
     let mut lease = lease(1, &published(b"x", &[], ""));
     lease.record.body = Bytes::from_static(b"\x0a\x09cut");
-    assert_eq!(message_json(&lease.record), Err(Malformed));
+    assert_eq!(message_json(&lease.record, Spelling::Twice), Err(Malformed));
     let template = Template::new(&unwrapped(true), "1").unwrap();
     let parcel = Parcel { leases: &[lease], messages: &[], chain: None };
     assert!(template.request(&parcel, TIME, None, TIMEOUT).is_err());
@@ -310,7 +310,7 @@ proptest! {
         attributes.insert("odd".to_owned(), odd);
         let message = Message { data: data.into(), attributes, ordering_key };
         let lease = lease(offset, &message);
-        let read: Value = serde_json::from_slice(&message_json(&lease.record).unwrap()).unwrap();
+        let read: Value = serde_json::from_slice(&message_json(&lease.record, Spelling::Twice).unwrap()).unwrap();
         let data = STANDARD.decode(read["data"].as_str().unwrap_or_default()).unwrap();
         prop_assert_eq!(&data[..], &message.data[..]);
         prop_assert_eq!(&read["attributes"], &json!(message.attributes));

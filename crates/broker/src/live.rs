@@ -1,0 +1,397 @@
+//! Live subscriptions: filtered watchers without a backlog, kept by heartbeat.
+//!
+//! ```text
+//! topic ─► follower ─► index ─► book: whose ─► session of each gateway ─► stream
+//!          (one per    (per collection,        (bounded frames, with a
+//!           topic)      exact)                  number without a hole)
+//! ```
+//!
+//! A follower reads its topic's log behind the publishers, so that no publisher waits for it, and
+//! puts one frame into the session of each gateway that has matching subscriptions. A session that
+//! is full loses its frames and says so; nobody waits for a slow gateway.
+//!
+//! Locks, in this order: the followers, the book (registry and sessions), a part of the index, a
+//! session. A follower holds one at a time.
+
+mod book;
+mod figures;
+mod follower;
+mod frame;
+mod matcher;
+mod options;
+mod session;
+mod shards;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::live::{Ended, Page, Query, Refusal, Registered, Request, Spec, View};
+use domain::matching::Summary;
+use domain::{Offset, Timestamp, TopicId, TopicName};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub use figures::LiveFigures;
+pub use frame::{Change, LiveEvent, LiveFrame, LiveIds, LiveMatch, LiveMessage, Lost};
+pub use options::LiveOptions;
+pub use stream::{LiveStart, LiveStream};
+
+use crate::runtime::Runtime;
+use crate::spawn;
+use crate::topic::Topic;
+use book::Book;
+use figures::{Counters, add};
+use follower::Follower;
+use session::{Memory, Session};
+use shards::Shards;
+
+/// The label that makes a topic's messages be matched, and its value.
+pub const LIVE_LABEL: (&str, &str) = ("postrider-live", "true");
+
+/// Subscriptions that are ended under one lock.
+const ENDED_AT_A_TIME: usize = 1_000;
+/// How often it is looked what has expired, while there is anything.
+const EXPIRY_STEP: Duration = Duration::from_secs(1);
+
+/// The live subscriptions of a server.
+pub struct Live {
+    runtime: Arc<Runtime>,
+    followers: Mutex<BTreeMap<TopicId, Arc<Follower>>>,
+    book: Mutex<Book>,
+    shards: Shards,
+    figures: Counters,
+    memory: Arc<Memory>,
+    /// Told when there is something that can expire.
+    registered: Notify,
+}
+
+/// A registration that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveRegistered {
+    /// Whether it was there already, with the same content.
+    pub renewed: bool,
+    /// When it was registered first.
+    pub created: Timestamp,
+    /// When it expires without a heartbeat.
+    pub expires: Timestamp,
+    /// Whether a value or a bound leads to the filter. If not, it is run for every message.
+    pub indexed: bool,
+    /// Version of what is wanted in the collection; contains this subscription.
+    pub interest_version: u64,
+    /// For every topic whose messages are matched: those behind this offset are matched against
+    /// this subscription, and those up to it are not. Of one that was renewed, from now on.
+    pub effective: Vec<(TopicName, Offset)>,
+}
+
+/// What is known of a subscription.
+#[derive(Clone, Debug)]
+pub struct LiveView {
+    /// What the registry knows.
+    pub view: View,
+    /// Its filter in the CEL spelling; `None` = everything.
+    pub filter: Option<String>,
+}
+
+impl Live {
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Arc<Self> {
+        let options = &runtime.options.live;
+        let memory = Arc::new(Memory::new(options.buffer_bytes));
+        let book = Mutex::new(Book::new(options.settings.clone()));
+        Arc::new(Self {
+            runtime,
+            followers: Mutex::default(),
+            book,
+            shards: Shards::default(),
+            figures: Counters::default(),
+            memory,
+            registered: Notify::new(),
+        })
+    }
+
+    /// What live subscriptions were told.
+    pub fn options(&self) -> &LiveOptions {
+        &self.runtime.options.live
+    }
+
+    fn new_session(&self, gateway: Arc<str>) -> Session {
+        let first = self.runtime.clock.wall().0;
+        Session::new(gateway, first, self.options().buffer_frames, Arc::clone(&self.memory))
+    }
+}
+
+/// Which topics are followed.
+impl Live {
+    /// Follows a topic that is to be, and no longer one that is not.
+    pub(crate) fn look_at(self: &Arc<Self>, topic: &Arc<Topic>) {
+        let mut followers = self.followers.lock();
+        if !self.is_wanted(topic) {
+            if let Some(follower) = followers.remove(&topic.id()) {
+                follower.leave();
+            }
+            return;
+        }
+        followers.entry(topic.id()).or_insert_with(|| {
+            let at = self.runtime.log.end(topic.id());
+            let follower = Arc::new(Follower::new(Arc::clone(topic), at));
+            let run = follower::run(Arc::clone(self), Arc::clone(&follower));
+            // It ends with its topic, or with the server.
+            drop(spawn::named("live follower", run));
+            follower
+        });
+    }
+
+    fn is_wanted(&self, topic: &Topic) -> bool {
+        let (key, value) = LIVE_LABEL;
+        let settings = topic.settings();
+        let is_wanted = match &self.options().topics {
+            Some(topics) => topics.contains(topic.name()),
+            None => settings.labels.get(key).is_some_and(|held| held == value),
+        };
+        is_wanted && !topic.is_deleted()
+    }
+
+    /// The topics whose messages are matched.
+    pub fn topics(&self) -> Vec<TopicName> {
+        self.followers.lock().values().map(|held| held.topic.name().clone()).collect()
+    }
+
+    /// Ends every stream and follower, now that the server stops.
+    pub(crate) fn close(&self) {
+        self.followers.lock().values().for_each(|follower| follower.wake.notify_one());
+        self.wake_streams();
+    }
+
+    fn wake_streams(&self) {
+        self.book.lock().sessions().for_each(|session| session.wake.notify_one());
+    }
+
+    /// Messages went by that were not matched: every gateway has to be told.
+    fn lose(&self, lost: Lost) {
+        let sessions: Vec<_> = self.book.lock().sessions().cloned().collect();
+        for session in sessions {
+            self.figures.note_resync();
+            session.say(LiveEvent::Resync(lost));
+        }
+    }
+}
+
+/// What gateways ask for.
+impl Live {
+    /// Registers a subscription, or renews the one that is there with the same content.
+    pub fn register(&self, request: Request) -> Result<LiveRegistered, Refusal> {
+        let begun = self.runtime.clock.now();
+        let registered = self.try_register(request);
+        let took = self.runtime.clock.now().since(begun);
+        self.figures.note_registration(took, registered.is_ok());
+        registered
+    }
+
+    fn try_register(&self, request: Request) -> Result<LiveRegistered, Refusal> {
+        let spec = Spec::new(request, &self.options().settings)?;
+        let followers: Vec<_> = self.followers.lock().values().cloned().collect();
+        let mut book = self.book.lock();
+        let registered = book.registry.register(self.runtime.now(), &spec)?;
+        if let Some(ended) = &registered.ended {
+            self.end(&mut book, std::slice::from_ref(ended));
+        }
+        let answer = if registered.renewed {
+            let view = book.registry.get(self.runtime.now(), spec.subscription())?;
+            let interest_version = self.shards.interest_version(&view.scope);
+            let effective = positions(&followers);
+            LiveRegistered {
+                indexed: view.indexed,
+                ..answer(registered, interest_version, effective)
+            }
+        } else {
+            self.add(&mut book, registered, &spec, &followers)?
+        };
+        book.session_or(spec.gateway(), |name| self.new_session(name));
+        drop(book);
+        if !answer.renewed {
+            add(&self.figures.registered, 1);
+            self.registered.notify_one();
+        }
+        Ok(answer)
+    }
+
+    /// Puts a new subscription into the index.
+    fn add(
+        &self,
+        book: &mut Book,
+        registered: Registered,
+        spec: &Spec,
+        followers: &[Arc<Follower>],
+    ) -> Result<LiveRegistered, Refusal> {
+        let placed = self.shards.insert(&registered, spec, || positions(followers));
+        let (placed, mut effective) = match placed {
+            Ok(placed) => placed,
+            Err(refusal) => {
+                book.registry.withdraw(registered.handle);
+                return Err(refusal);
+            }
+        };
+        book.registry.place(registered.handle, placed.group, placed.indexed);
+        if book.registry.counts().total == 1 {
+            // The first: followers may rest, and begin at the end of their logs.
+            followers.iter().for_each(|follower| follower.rouse(self));
+            effective = positions(followers);
+        }
+        let indexed = placed.indexed;
+        Ok(LiveRegistered { indexed, ..answer(registered, placed.interest_version, effective) })
+    }
+
+    /// Renews a subscription by its own TTL; when it expires then. `gateway` is who asks, if that
+    /// is known.
+    pub fn heartbeat(&self, id: &str, gateway: Option<&str>) -> Result<Timestamp, Refusal> {
+        let begun = self.runtime.now();
+        let renewed = self.book.lock().registry.heartbeat(begun, id, gateway);
+        let took = self.runtime.clock.now().since(begun.moment);
+        self.figures.note_renewal(took, renewed.is_ok());
+        renewed
+    }
+
+    /// Renews all subscriptions of a gateway; how many.
+    pub fn heartbeat_gateway(&self, gateway: &str) -> usize {
+        let begun = self.runtime.now();
+        let renewed = self.book.lock().registry.heartbeat_gateway(begun, gateway);
+        self.figures.note_renewal(self.runtime.clock.now().since(begun.moment), true);
+        renewed
+    }
+
+    /// Removes a subscription; whether there was one.
+    pub fn delete(&self, id: &str, gateway: Option<&str>) -> Result<bool, Refusal> {
+        let mut book = self.book.lock();
+        let ended = book.registry.delete(id, gateway)?;
+        self.end(&mut book, ended.as_slice());
+        Ok(ended.is_some())
+    }
+
+    /// Removes all subscriptions of a gateway; how many.
+    pub fn close_gateway(&self, gateway: &str) -> usize {
+        let mut book = self.book.lock();
+        let ended = book.registry.close_gateway(gateway);
+        self.end(&mut book, &ended);
+        ended.len()
+    }
+
+    /// Takes what has ended out of the index, and forgets gateways that are no more.
+    fn end(&self, book: &mut Book, ended: &[Ended]) {
+        for ended in ended {
+            self.shards.remove(ended);
+            let counter = match ended.expired {
+                true => &self.figures.expired,
+                false => &self.figures.unregistered,
+            };
+            add(counter, 1);
+        }
+        if self.options().notify_on_expiry {
+            self.tell_expired(book, ended);
+        }
+        book.forget_gone(ended.iter());
+    }
+
+    fn tell_expired(&self, book: &Book, ended: &[Ended]) {
+        let mut told: BTreeMap<&str, LiveIds> = BTreeMap::new();
+        for ended in ended.iter().filter(|ended| ended.expired) {
+            told.entry(&ended.gateway).or_default().push(&ended.id);
+        }
+        for (gateway, ids) in told {
+            if let Some(session) = book.session(gateway)
+                && session.say(LiveEvent::Expired(ids))
+            {
+                self.figures.note_resync();
+            }
+        }
+    }
+}
+
+/// What can be seen.
+impl Live {
+    /// One subscription. Does not renew it.
+    pub fn get(&self, id: &str) -> Result<LiveView, Refusal> {
+        let view = self.book.lock().registry.get(self.runtime.now(), id)?;
+        Ok(self.with_filter(view))
+    }
+
+    /// Subscriptions in pages, and where the next page begins.
+    pub fn list(&self, query: &Query) -> (Vec<LiveView>, Option<u32>) {
+        let Page { subscriptions, next } =
+            self.book.lock().registry.list(self.runtime.now(), query);
+        let views = subscriptions.into_iter().map(|view| self.with_filter(view)).collect();
+        (views, next)
+    }
+
+    fn with_filter(&self, view: View) -> LiveView {
+        let filter = self.shards.filter(&view.scope, view.group).map(|filter| filter.cel());
+        LiveView { view, filter }
+    }
+
+    /// What is wanted in a collection now.
+    pub fn interest(&self, tenant: &str, collection: &str) -> Arc<Summary> {
+        self.shards.interest(tenant, collection)
+    }
+
+    /// Figures, with this many of the largest collections.
+    pub fn figures(&self, largest: usize) -> LiveFigures {
+        let (counts, by_gateway, by_tenant) = {
+            let book = self.book.lock();
+            let owned = |(name, count): (&str, usize)| (name.to_owned(), count);
+            let by_gateway: Vec<_> = book.registry.by_gateway().map(owned).collect();
+            let by_tenant: Vec<_> = book.registry.by_tenant().map(owned).collect();
+            (book.registry.counts(), by_gateway, by_tenant)
+        };
+        LiveFigures {
+            counts,
+            by_gateway,
+            by_tenant,
+            groups: self.shards.groups(),
+            largest: self.shards.largest(largest),
+            buffer_bytes: self.memory.bytes(),
+            ..self.figures.snapshot()
+        }
+    }
+}
+
+/// Ends what is past its deadline. Runs for ever.
+pub(crate) async fn expire(live: Arc<Live>) {
+    loop {
+        let next = {
+            let mut book = live.book.lock();
+            let now = live.runtime.clock.now();
+            let ended = book.registry.expire(now, ENDED_AT_A_TIME);
+            live.end(&mut book, &ended);
+            if ended.len() == ENDED_AT_A_TIME { Some(now) } else { book.registry.next_wake() }
+        };
+        let Some(next) = next else {
+            live.registered.notified().await;
+            continue;
+        };
+        // A registration may have brought an earlier deadline since.
+        let now = live.runtime.clock.now();
+        live.runtime.clock.sleep_until(next.min(now.plus(EXPIRY_STEP))).await;
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+fn answer(
+    registered: Registered,
+    interest_version: u64,
+    effective: Vec<(TopicName, Offset)>,
+) -> LiveRegistered {
+    LiveRegistered {
+        renewed: registered.renewed,
+        created: registered.created,
+        expires: registered.expires,
+        indexed: false,
+        interest_version,
+        effective,
+    }
+}
+
+/// The last offset of each topic that was matched.
+fn positions(followers: &[Arc<Follower>]) -> Vec<(TopicName, Offset)> {
+    let last = |follower: &Arc<Follower>| Offset(follower.at().0.saturating_sub(1));
+    followers.iter().map(|held| (held.topic.name().clone(), last(held))).collect()
+}

@@ -1,0 +1,152 @@
+//! Follows a topic and tells gateways of what they want.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use domain::{Offset, OffsetRange};
+use storage::{Batch, ReadLimit};
+use tokio::sync::Notify;
+
+use super::Live;
+use super::frame::{LiveEvent, Lost};
+use super::matcher::{For, Matcher};
+use crate::source::read_some;
+use crate::topic::Topic;
+
+/// What is read at a time.
+const LIMIT: ReadLimit = ReadLimit { records: 256, bytes: 1 << 20 };
+
+/// Who matches the messages of one topic, each once and in order.
+pub(super) struct Follower {
+    pub(super) topic: Arc<Topic>,
+    /// The first offset that is not matched yet. Moved under the lock of the index, so that a
+    /// registration knows exactly from where on it counts.
+    at: AtomicU64,
+    /// Nobody has registered anything: nothing is read. Changes under the lock of the book.
+    resting: AtomicBool,
+    /// The topic is no longer followed: ends at the end of its log.
+    leaving: AtomicBool,
+    pub(super) wake: Notify,
+}
+
+impl Follower {
+    pub(super) fn new(topic: Arc<Topic>, at: Offset) -> Self {
+        Self {
+            topic,
+            at: AtomicU64::new(at.0),
+            resting: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            wake: Notify::new(),
+        }
+    }
+
+    /// The first offset that is not matched yet.
+    pub(super) fn at(&self) -> Offset {
+        Offset(self.at.load(Ordering::SeqCst))
+    }
+
+    fn move_to(&self, offset: Offset) {
+        self.at.store(offset.0, Ordering::SeqCst);
+    }
+
+    /// Ends the rest, at the end of the log. Under the lock of the book.
+    pub(super) fn rouse(&self, live: &Live) {
+        if self.resting.swap(false, Ordering::SeqCst) {
+            self.move_to(live.runtime.log.end(self.topic.id()));
+            self.wake.notify_one();
+        }
+    }
+
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+        self.wake.notify_one();
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is nobody to match for.
+    fn rests(&self, live: &Live) -> bool {
+        let book = live.book.lock();
+        let rests = book.registry.counts().total == 0;
+        self.resting.store(rests, Ordering::SeqCst);
+        rests
+    }
+}
+
+/// Runs until the topic is no longer followed or the server stops.
+pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
+    let mut matcher = Matcher::default();
+    while live.runtime.check_serving().is_ok() {
+        if follower.rests(&live) {
+            if follower.is_leaving() {
+                return;
+            }
+            follower.wake.notified().await;
+            continue;
+        }
+        let visible = follower.topic.watchers.notified();
+        tokio::pin!(visible);
+        visible.as_mut().enable();
+        match step(&live, &follower, &mut matcher).await {
+            Ok(true) => tokio::task::coop::consume_budget().await,
+            Ok(false) if follower.is_leaving() => return,
+            Ok(false) => tokio::select! {
+                () = visible => {}
+                () = follower.wake.notified() => {}
+            },
+            Err(error) => {
+                let topic = follower.topic.name();
+                tracing::error!(%error, %topic, "cannot read messages for live subscriptions");
+                live.lose(Lost::NotRetained);
+                follower.move_to(live.runtime.log.end(follower.topic.id()));
+                tokio::select! {
+                    () = visible => {}
+                    () = follower.wake.notified() => {}
+                }
+            }
+        }
+    }
+    live.wake_streams();
+}
+
+/// Matches what there is, within a bound; whether there was anything.
+async fn step(
+    live: &Live,
+    follower: &Follower,
+    matcher: &mut Matcher,
+) -> Result<bool, storage::Error> {
+    let topic = &follower.topic;
+    let batch = read_some(&*live.runtime.log, topic.id(), follower.at(), LIMIT).await?;
+    if batch.covered.is_empty() {
+        return Ok(false);
+    }
+    let Batch { covered, records, .. } = batch;
+    live.figures.note_messages(records.len() as u64);
+    if !is_whole(covered, records.len()) {
+        live.lose(Lost::NotRetained);
+    }
+    for record in records {
+        let (offset, next) = (record.offset, record.offset.next());
+        if record.addressee.is_some() {
+            follower.move_to(next);
+            continue;
+        }
+        let tell = |session: &super::session::Session, event: LiveEvent| {
+            live.figures.note_frame(session.tell(topic.id(), offset, event));
+        };
+        let noted = || follower.move_to(next);
+        if matcher.run(live, topic, &record, &For::Everybody, noted, tell).is_err() {
+            live.lose(Lost::NotRetained);
+            follower.move_to(next);
+        }
+    }
+    follower.move_to(covered.to);
+    Ok(true)
+}
+
+/// Whether so many records are all that these offsets should hold.
+pub(super) fn is_whole(covered: OffsetRange, records: usize) -> bool {
+    covered.len() == records as u64
+}

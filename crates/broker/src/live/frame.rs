@@ -1,0 +1,180 @@
+//! What a gateway is told on its stream.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use domain::message::Malformed;
+use domain::{Offset, Record, TopicId, TopicName};
+
+use crate::push::envelope::{Spelling, message_json};
+use crate::topic::Topic;
+
+/// One frame of a gateway's stream.
+#[derive(Clone, Debug)]
+pub struct LiveFrame {
+    /// Counts the gateway's frames without a hole. It goes on from the time when the gateway was
+    /// first heard of, so that a number from before a restart is never taken for another.
+    /// Heartbeats and `register` have the number of the frame before them.
+    pub sequence: u64,
+    /// What it says.
+    pub event: LiveEvent,
+}
+
+/// What a frame says.
+#[derive(Clone, Debug)]
+pub enum LiveEvent {
+    /// A message that matches.
+    Message(LiveMatch),
+    /// Nothing was said for a while, and the server is there.
+    Heartbeat,
+    /// Subscriptions have expired.
+    Expired(LiveIds),
+    /// Frames were lost: what the gateway knows is to be fetched anew.
+    Resync(Lost),
+    /// The server knows no subscription of the gateway: they are to be registered, again if they
+    /// were before.
+    Register,
+}
+
+/// A message, and for which of the gateway's subscriptions it is.
+#[derive(Clone, Debug)]
+pub struct LiveMatch {
+    /// The message, shared by all gateways.
+    pub message: Arc<LiveMessage>,
+    /// The subscriptions.
+    pub ids: LiveIds,
+    /// How the message changes what each of them shows, where it tells of the document before.
+    pub changes: Option<Box<[Change]>>,
+}
+
+/// What a message means for what a subscription shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The document did not match, and does now.
+    Enter,
+    /// It matched before too.
+    Update,
+    /// It matched, and does no longer.
+    Leave,
+}
+
+impl Change {
+    /// The API's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enter => "enter",
+            Self::Update => "update",
+            Self::Leave => "leave",
+        }
+    }
+}
+
+/// Why frames were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The gateway read too slowly.
+    Overflow,
+    /// Messages were dropped from the log before they were matched.
+    NotRetained,
+    /// The frame to go on from is not kept any more, or never was.
+    UnknownSequence,
+}
+
+impl Lost {
+    /// The API's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Overflow => "overflow",
+            Self::NotRetained => "not_retained",
+            Self::UnknownSequence => "unknown_sequence",
+        }
+    }
+}
+
+/// Ids of subscriptions, in few bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveIds(String);
+
+/// No id contains it.
+const BETWEEN: char = ',';
+
+impl LiveIds {
+    pub(super) fn push(&mut self, id: &str) {
+        if !self.0.is_empty() {
+            self.0.push(BETWEEN);
+        }
+        self.0.push_str(id);
+    }
+
+    /// The ids.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.split(BETWEEN).filter(|id| !id.is_empty())
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A message as streams send it.
+#[derive(Debug)]
+pub struct LiveMessage {
+    /// Where it was published.
+    pub topic: TopicName,
+    topic_id: TopicId,
+    /// A record of its own: it does not keep the log's large buffers.
+    record: Record,
+    json: OnceLock<Bytes>,
+}
+
+impl LiveMessage {
+    pub(super) fn new(topic: &Topic, record: &Record) -> Self {
+        let record = Record { body: Bytes::copy_from_slice(&record.body), ..record.clone() };
+        Self { topic: topic.name().clone(), topic_id: topic.id(), record, json: OnceLock::new() }
+    }
+
+    /// Its place in the topic's log.
+    pub fn offset(&self) -> Offset {
+        self.record.offset
+    }
+
+    /// The message as Google encodes it in protobuf.
+    pub fn body(&self) -> &Bytes {
+        &self.record.body
+    }
+
+    /// The message as Google's JSON has it, made once for all gateways.
+    pub fn json(&self) -> Result<&Bytes, Malformed> {
+        if let Some(json) = self.json.get() {
+            return Ok(json);
+        }
+        let json = message_json(&self.record, Spelling::Once)?;
+        Ok(self.json.get_or_init(|| json))
+    }
+}
+
+impl LiveFrame {
+    /// Which message it brings.
+    pub(super) fn place(&self) -> Option<(TopicId, Offset)> {
+        match &self.event {
+            LiveEvent::Message(found) => Some((found.message.topic_id, found.message.offset())),
+            _ => None,
+        }
+    }
+
+    /// What it takes to keep it, about.
+    pub(super) fn bytes(&self) -> usize {
+        // JSON is made of most messages, and takes a third more.
+        const AROUND: usize = 256;
+        AROUND
+            + match &self.event {
+                LiveEvent::Message(found) => {
+                    found.message.record.body.len() * 7 / 3
+                        + found.ids.bytes()
+                        + found.changes.as_ref().map_or(0, |changes| changes.len())
+                }
+                LiveEvent::Expired(ids) => ids.bytes(),
+                LiveEvent::Heartbeat | LiveEvent::Resync(_) | LiveEvent::Register => 0,
+            }
+    }
+}

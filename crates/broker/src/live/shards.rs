@@ -1,0 +1,103 @@
+//! The index of live filters in parts, each under a lock of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use domain::live::{Ended, Refusal, Registered, Spec};
+use domain::matching::{Index, Placed, Scope, Summary, shard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+/// Parts of the index: a registration waits for the matching of messages in its own part only.
+const SHARDS: usize = 16;
+/// Summaries that are kept, at most.
+const SUMMARIES_MAX: usize = 1_024;
+
+pub(super) struct Shards {
+    shards: Vec<RwLock<Index>>,
+    /// What was asked for lately; of use until its version is another one.
+    summaries: Mutex<HashMap<(Box<str>, Box<str>), Arc<Summary>>>,
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+        Self { shards, summaries: Mutex::default() }
+    }
+}
+
+impl Shards {
+    /// The part that holds a collection. Never waited for while one is held.
+    pub(super) fn of(&self, tenant: &str, collection: &str) -> &RwLock<Index> {
+        // There are `SHARDS` of them, and the number is below that.
+        &self.shards[shard(tenant, collection, SHARDS)]
+    }
+
+    fn of_scope(&self, scope: &Scope) -> &RwLock<Index> {
+        self.of(&scope.tenant, &scope.collection)
+    }
+
+    /// Puts a subscription in, and runs `then` before any message is matched against it.
+    pub(super) fn insert<T>(
+        &self,
+        registered: &Registered,
+        spec: &Spec,
+        then: impl FnOnce() -> T,
+    ) -> Result<(Placed, T), Refusal> {
+        let mut index = self.of_scope(&registered.scope).write();
+        let placed = index.insert(registered.handle.0, &registered.scope, spec.filter())?;
+        Ok((placed, then()))
+    }
+
+    /// Takes out what has ended.
+    pub(super) fn remove(&self, ended: &Ended) {
+        if let Some(group) = ended.group {
+            self.of_scope(&ended.scope).write().remove(ended.handle.0, group);
+        }
+    }
+
+    /// What a group's filter says; `None` = everything.
+    pub(super) fn filter(&self, scope: &Scope, group: u32) -> Option<domain::filter::Expression> {
+        self.of_scope(scope).read().filter(group)
+    }
+
+    /// What is wanted in a collection.
+    pub(super) fn interest(&self, tenant: &str, collection: &str) -> Arc<Summary> {
+        let index = self.of(tenant, collection).read();
+        let version = index.interest_version(tenant, collection);
+        let key = (Box::from(tenant), Box::from(collection));
+        if let Some(kept) = self.summaries.lock().get(&key)
+            && kept.version == version
+        {
+            return Arc::clone(kept);
+        }
+        let summary = Arc::new(index.interest(tenant, collection));
+        drop(index);
+        let mut summaries = self.summaries.lock();
+        if summaries.len() >= SUMMARIES_MAX {
+            summaries.clear();
+        }
+        summaries.insert(key, Arc::clone(&summary));
+        summary
+    }
+
+    pub(super) fn interest_version(&self, scope: &Scope) -> u64 {
+        self.of_scope(scope).read().interest_version(&scope.tenant, &scope.collection)
+    }
+
+    /// The collections with the most subscriptions, largest first.
+    pub(super) fn largest(&self, count: usize) -> Vec<(Arc<Scope>, u32)> {
+        let mut all: Vec<_> = self.all().flat_map(|index| index.largest(count)).collect();
+        all.sort_unstable_by(|(one, more), (two, less)| less.cmp(more).then(one.cmp(two)));
+        all.truncate(count);
+        all
+    }
+
+    /// Different filters.
+    pub(super) fn groups(&self) -> usize {
+        self.all().map(|index| index.groups()).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Index>> {
+        self.shards.iter().map(|shard| shard.read())
+    }
+}

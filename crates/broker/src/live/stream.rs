@@ -1,0 +1,198 @@
+//! A gateway's open stream: takes its frames, and brings what it asked to go back for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use domain::{Moment, Offset, TopicId, TopicName};
+use storage::{Batch, ReadLimit};
+
+use super::Live;
+use super::follower::{Follower, is_whole};
+use super::frame::{LiveEvent, LiveFrame, Lost};
+use super::matcher::{For, Matcher};
+use super::session::{Resume, Session};
+use crate::error::{Error, Result};
+use crate::source::read_some;
+
+/// Messages that are matched at a time while a stream goes back: never more than a buffer holds.
+const LIMIT: ReadLimit = ReadLimit { records: 64, bytes: 256 << 10 };
+
+/// Where a stream begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LiveStart {
+    /// Where the gateway's last stream ended.
+    #[default]
+    Last,
+    /// Behind this frame.
+    Sequence(u64),
+    /// Behind this message of a topic; `None` = of the only one that is matched.
+    Offset(Option<TopicName>, Offset),
+}
+
+/// An open stream. It renews its gateway's subscriptions until it is dropped.
+pub struct LiveStream {
+    live: Arc<Live>,
+    session: Arc<Session>,
+    number: u64,
+    /// The frame to take next.
+    at: u64,
+    /// What is said before any frame.
+    first: Vec<LiveEvent>,
+    /// When to say that the server is there.
+    beat_at: Moment,
+    matcher: Matcher,
+}
+
+impl Live {
+    /// Opens a gateway's stream. It takes the place of one that is open.
+    pub fn open(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
+        self.runtime.check_serving()?;
+        domain::live::gateway_id(gateway)?;
+        let back = match start {
+            LiveStart::Offset(topic, offset) => {
+                Some((self.followed(topic.as_ref())?.topic.id(), offset.next()))
+            }
+            LiveStart::Last | LiveStart::Sequence(_) => None,
+        };
+        let (session, is_unknown) = self.attach(gateway)?;
+        let resume = match start {
+            LiveStart::Sequence(sequence) => Resume::After(*sequence),
+            LiveStart::Last | LiveStart::Offset(..) => Resume::Last,
+        };
+        let (number, mut at, lost) = session.begin(&resume);
+        if let Some(back) = back {
+            at = session.go_back(&[back]);
+        }
+        let mut first = Vec::new();
+        first.extend(is_unknown.then_some(LiveEvent::Register));
+        if let Some(lost) = lost {
+            self.figures.note_resync();
+            first.push(LiveEvent::Resync(lost));
+        }
+        self.figures.streams.fetch_add(1, Ordering::Relaxed);
+        let beat_at = self.runtime.clock.now().plus(self.options().heartbeat);
+        let (live, matcher) = (Arc::clone(self), Matcher::default());
+        Ok(LiveStream { live, session, number, at, first, beat_at, matcher })
+    }
+
+    /// Notes that a stream is open: the gateway's session, and whether it has no subscriptions.
+    fn attach(&self, gateway: &str) -> Result<(Arc<Session>, bool)> {
+        let mut book = self.book.lock();
+        let now = self.runtime.now();
+        let ended = book.registry.open_stream(now, gateway);
+        self.end(&mut book, &ended);
+        let is_unknown = book.registry.of_one_gateway(gateway) == 0;
+        let session = book.session_or(gateway, |name| self.new_session(name));
+        // It has a stream, so that the registry knows it.
+        Ok((session.ok_or(Error::Closing)?, is_unknown))
+    }
+
+    fn followed(&self, topic: Option<&TopicName>) -> Result<Arc<Follower>> {
+        let followers = self.followers.lock();
+        let mut fitting = followers
+            .values()
+            .filter(|follower| topic.is_none_or(|topic| follower.topic.name() == topic));
+        match (fitting.next(), fitting.next()) {
+            (Some(only), None) => Ok(Arc::clone(only)),
+            (Some(_), Some(_)) => Err(domain::Invalid::new(
+                "topic",
+                "messages of several topics are matched; say which one the offset is of",
+            )
+            .into()),
+            (None, _) => Err(domain::Invalid::new(
+                "topic",
+                "no such topic is matched for live subscriptions; \
+                 give it the label postrider-live=true",
+            )
+            .into()),
+        }
+    }
+}
+
+impl LiveStream {
+    /// The next frames, as soon as there are any; `None` = the stream has ended: another has taken
+    /// its place, or the server stops.
+    pub async fn next(&mut self) -> Option<Vec<Arc<LiveFrame>>> {
+        loop {
+            self.live.runtime.check_serving().ok()?;
+            if !self.first.is_empty() {
+                let events = std::mem::take(&mut self.first);
+                return Some(events.into_iter().map(|event| self.aside(event)).collect());
+            }
+            let frames = self.session.take(self.number, &mut self.at)?;
+            if !frames.is_empty() {
+                self.beat_at = self.live.runtime.clock.now().plus(self.live.options().heartbeat);
+                return Some(frames);
+            }
+            if let Some((topic, at)) = self.session.behind() {
+                self.go_on(topic, at).await;
+                continue;
+            }
+            let clock = &self.live.runtime.clock;
+            if clock.now() >= self.beat_at {
+                self.beat_at = clock.now().plus(self.live.options().heartbeat);
+                return Some(vec![self.aside(LiveEvent::Heartbeat)]);
+            }
+            tokio::select! {
+                () = self.session.wake.notified() => {}
+                () = clock.sleep_until(self.beat_at) => {}
+            }
+        }
+    }
+
+    /// A frame beside those that are kept.
+    fn aside(&self, event: LiveEvent) -> Arc<LiveFrame> {
+        Arc::new(LiveFrame { sequence: self.at.saturating_sub(1), event })
+    }
+
+    /// Brings some messages of a topic that the gateway has gone back in.
+    async fn go_on(&mut self, topic: TopicId, at: Offset) {
+        let follower = self.live.followers.lock().get(&topic).cloned();
+        let Some(follower) = follower else {
+            // It is no longer followed: there is nothing to come.
+            self.session.brought(topic, at, || at);
+            return;
+        };
+        let read = read_some(&*self.live.runtime.log, topic, at, LIMIT).await;
+        let Batch { covered, records, .. } = match read {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::error!(%error, "cannot read messages for a gateway that went back");
+                self.lose();
+                let end = self.live.runtime.log.end(topic);
+                self.session.brought(topic, end, || end);
+                return;
+            }
+        };
+        if !is_whole(covered, records.len()) {
+            self.lose();
+        }
+        let (live, session) = (&self.live, &*self.session);
+        for record in records.iter().filter(|record| record.addressee.is_none()) {
+            let tell = |session: &Session, event: LiveEvent| {
+                live.figures.note_frame(session.say(event));
+            };
+            let whom = For::One(session);
+            let run = self.matcher.run(live, &follower.topic, record, &whom, || (), tell);
+            if run.is_err() {
+                live.figures.note_resync();
+                session.say(LiveEvent::Resync(Lost::NotRetained));
+            }
+        }
+        self.session.brought(topic, covered.to, || follower.at());
+    }
+
+    fn lose(&self) {
+        self.session.say(LiveEvent::Resync(Lost::NotRetained));
+        self.live.figures.note_resync();
+    }
+}
+
+impl Drop for LiveStream {
+    fn drop(&mut self) {
+        self.live.figures.streams.fetch_sub(1, Ordering::Relaxed);
+        let mut book = self.live.book.lock();
+        book.registry.close_stream(self.live.runtime.now(), &self.session.gateway);
+        book.forget_if_gone(&self.session.gateway);
+    }
+}

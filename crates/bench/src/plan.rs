@@ -55,6 +55,57 @@ pub(crate) struct Plan {
     pub(crate) pairs: u32,
     pub(crate) pair_messages: u64,
     pub(crate) push: PushPlan,
+    pub(crate) live: LivePlan,
+}
+
+/// The sizes of the live rows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LivePlan {
+    /// Subscriptions held, by so many gateways, in so many collections.
+    pub(crate) subscriptions: usize,
+    pub(crate) gateways: usize,
+    pub(crate) collections: usize,
+    /// Subscriptions registered one by one, with so many calls in flight, before all others.
+    pub(crate) single: usize,
+    pub(crate) in_flight: usize,
+    /// Subscriptions of one call where there are several.
+    pub(crate) batch: usize,
+    /// Messages a second that flow meanwhile.
+    pub(crate) flow_rate: u32,
+    /// Messages a second at which latency is measured, and for how long a round.
+    pub(crate) latency_rate: u32,
+    pub(crate) latency_time: Duration,
+    /// Subscriptions that are left to expire; none = that is not measured, it takes a minute.
+    pub(crate) expiring: usize,
+}
+
+impl LivePlan {
+    fn full() -> Self {
+        Self {
+            subscriptions: 100_000,
+            gateways: 10,
+            collections: 1_000,
+            single: 5_000,
+            in_flight: 16,
+            batch: 1_000,
+            flow_rate: 1_000,
+            latency_rate: 5_000,
+            latency_time: Duration::from_secs(5),
+            expiring: 10_000,
+        }
+    }
+
+    fn quick() -> Self {
+        Self {
+            subscriptions: 2_000,
+            collections: 20,
+            single: 100,
+            batch: 100,
+            latency_time: Duration::from_millis(200),
+            expiring: 0,
+            ..Self::full()
+        }
+    }
 }
 
 /// The sizes of the push rows.
@@ -161,6 +212,7 @@ impl Plan {
             pairs: 5,
             pair_messages: 150_000,
             push: PushPlan::full(),
+            live: LivePlan::full(),
         }
     }
 
@@ -190,6 +242,7 @@ impl Plan {
             pairs: 1,
             pair_messages: 500,
             push: PushPlan::quick(),
+            live: LivePlan::quick(),
             ..Self::full()
         }
     }

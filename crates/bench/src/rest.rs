@@ -3,10 +3,11 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use h2::RecvStream;
 use h2::client::SendRequest;
-use http::{Method, Request, Uri, Version};
+use http::{Method, Request, StatusCode, Uri, Version};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -28,37 +29,25 @@ impl Rest {
 
     /// Creates something.
     pub(crate) async fn put(&self, name: &str, body: &Value) -> Result<()> {
-        self.call(Method::PUT, name, body).await
+        self.call(Method::PUT, &format!("/v1/{name}"), body).await.map(drop)
     }
 
     /// Changes something.
     pub(crate) async fn patch(&self, name: &str, body: &Value) -> Result<()> {
-        self.call(Method::PATCH, name, body).await
+        self.call(Method::PATCH, &format!("/v1/{name}"), body).await.map(drop)
     }
 
-    async fn call(&self, method: Method, name: &str, body: &Value) -> Result<()> {
-        let what = || format!("{method} {name}");
-        let answered = timeout(CALL_TIME_MAX, self.send(&method, name, body)).await;
-        answered.with_context(|| format!("{method} {name} was not answered"))?.with_context(what)
+    /// Calls any path; the body of the answer.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: &Value) -> Result<Bytes> {
+        let answered = timeout(CALL_TIME_MAX, self.exchange(&method, path, body)).await;
+        answered
+            .with_context(|| format!("{method} {path} was not answered"))?
+            .with_context(|| format!("{method} {path}"))
     }
 
-    async fn send(&self, method: &Method, name: &str, body: &Value) -> Result<()> {
-        let uri = Uri::builder()
-            .scheme("http")
-            .authority(self.authority.as_str())
-            .path_and_query(format!("/v1/{name}"))
-            .build()?;
-        let mut request = Request::new(());
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = uri;
-        *request.version_mut() = Version::HTTP_2;
-        let mut sender = self.sender.clone();
-        poll_fn(|context| sender.poll_ready(context)).await?;
-        let (response, mut stream) = sender.send_request(request, false)?;
-        stream.send_data(serde_json::to_vec(body)?.into(), true)?;
-        let response = response.await?;
-        let status = response.status();
-        let mut body = response.into_body();
+    async fn exchange(&self, method: &Method, path: &str, body: &Value) -> Result<Bytes> {
+        let body = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+        let (status, mut body) = self.send(method, path, body).await?;
         let mut text = Vec::new();
         while let Some(data) = body.data().await {
             let data = data?;
@@ -68,6 +57,39 @@ impl Rest {
         if !status.is_success() {
             bail!("the server answered HTTP {status}: {}", String::from_utf8_lossy(&text));
         }
-        Ok(())
+        Ok(text.into())
+    }
+
+    /// Opens a stream of events.
+    pub(crate) async fn stream(&self, path: &str) -> Result<RecvStream> {
+        let opened = timeout(CALL_TIME_MAX, self.send(&Method::GET, path, Bytes::new())).await;
+        let (status, body) = opened.with_context(|| format!("{path} was not opened"))??;
+        ensure!(status.is_success(), "the server answered HTTP {status} to {path}");
+        Ok(body)
+    }
+
+    async fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, RecvStream)> {
+        let uri = Uri::builder()
+            .scheme("http")
+            .authority(self.authority.as_str())
+            .path_and_query(path)
+            .build()?;
+        let mut request = Request::new(());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_2;
+        let mut sender = self.sender.clone();
+        poll_fn(|context| sender.poll_ready(context)).await?;
+        let (response, mut stream) = sender.send_request(request, body.is_empty())?;
+        if !body.is_empty() {
+            stream.send_data(body, true)?;
+        }
+        let response = response.await?;
+        Ok((response.status(), response.into_body()))
     }
 }

@@ -57,10 +57,15 @@ impl Workshop {
 
     /// Starts a server on an empty store; none if only the limits are measured.
     pub(crate) async fn server(&self) -> Result<Option<Target>> {
+        self.server_with("").await
+    }
+
+    /// The same with settings of its own beside those of all.
+    pub(crate) async fn server_with(&self, settings: &str) -> Result<Option<Target>> {
         let Some(program) = &self.server else { return Ok(None) };
         let folder = tempfile::Builder::new().prefix("server-").tempdir_in(self.folder())?;
         let config = folder.path().join("bench.toml");
-        std::fs::write(&config, self.config())?;
+        std::fs::write(&config, self.config() + settings)?;
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
         command.arg(folder.path().join("data")).arg("--config").arg(config);

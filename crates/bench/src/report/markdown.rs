@@ -121,8 +121,7 @@ fn settings(plan: &Plan) -> String {
     ];
     let rows = rows.into_iter().map(|(name, text)| (name.to_owned(), text));
     let rows = rows.chain(push::settings(&plan.push)).map(|(name, text)| vec![name, text]);
-    let rows: Vec<_> = rows.collect();
-    section("Settings", &["", ""], &rows)
+    section("Settings", &["", ""], &rows.collect::<Vec<_>>())
 }
 
 fn rates(rows: &[RateRow]) -> String {

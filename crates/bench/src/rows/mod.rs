@@ -4,6 +4,7 @@ mod behaviour;
 mod comparison;
 mod delivery;
 mod latency;
+mod live;
 mod publish;
 mod push;
 mod rate;
@@ -46,6 +47,7 @@ pub(crate) async fn run(workshop: &Workshop, selection: &Selection) -> Result<Re
     comparison::subscriptions(workshop, selection, &mut report).await?;
     behaviour::run(workshop, selection, &mut report).await?;
     push::run(workshop, selection, &mut report).await?;
+    live::run(workshop, selection, &mut report).await?;
     Ok(report)
 }
 

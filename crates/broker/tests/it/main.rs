@@ -12,6 +12,7 @@ mod expiry;
 mod figures;
 mod fixture;
 mod lanes;
+mod live;
 mod pausing;
 mod peeking;
 mod push_checker;

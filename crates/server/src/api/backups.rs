@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Invalid;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tonic::Code;
 
 use super::Api;
@@ -22,7 +22,7 @@ pub(crate) struct Backups {
     folder: PathBuf,
     /// Files of the data folder that are not the engine's, and belong to a backup.
     others: Vec<PathBuf>,
-    one_at_a_time: Mutex<()>,
+    one_at_a_time: Arc<Mutex<()>>,
 }
 
 /// A backup that was made.
@@ -36,7 +36,7 @@ pub(crate) struct Backup {
 
 impl Backups {
     pub(crate) fn new(copier: Copier, folder: PathBuf, others: Vec<PathBuf>) -> Self {
-        Self { copier, folder, others, one_at_a_time: Mutex::new(()) }
+        Self { copier, folder, others, one_at_a_time: Arc::default() }
     }
 }
 
@@ -46,7 +46,8 @@ impl Api {
         Self { backups: backups.map(Arc::new), ..self }
     }
 
-    /// Copies the store to a new folder of that name.
+    /// Copies the store to a new folder of that name. Goes on to its end though the caller goes
+    /// away; until then no other is begun.
     pub(crate) async fn backup(&self, name: &str) -> Result<Backup> {
         let Some(backups) = &self.backups else {
             let problem = "this server keeps nothing on disk that could be copied; \
@@ -54,7 +55,7 @@ impl Api {
             return Err(Refusal::new(Code::FailedPrecondition, problem));
         };
         let (begun, name) = (self.now(), checked(name)?);
-        let Ok(_one_at_a_time) = backups.one_at_a_time.try_lock() else {
+        let Ok(turn) = Arc::clone(&backups.one_at_a_time).try_lock_owned() else {
             let problem = "another backup is being made; try again when it is done";
             return Err(Refusal::new(Code::Aborted, problem));
         };
@@ -63,14 +64,19 @@ impl Api {
             let problem = format!("backup {name} exists already; choose another name");
             return Err(Refusal::new(Code::AlreadyExists, problem));
         }
-        let copied = copy(backups, folder.clone()).await?;
+        let copied = copy(backups, folder.clone(), turn).await?;
         Ok(Backup { name: name.to_owned(), folder, copied, duration: self.now().since(begun) })
     }
 }
 
-async fn copy(backups: &Backups, to: PathBuf) -> Result<Copied> {
+async fn copy(backups: &Backups, to: PathBuf, turn: OwnedMutexGuard<()>) -> Result<Copied> {
     let (copier, others) = (backups.copier.clone(), backups.others.clone());
-    let copying = tokio::task::spawn_blocking(move || copier.copy(&to, &others));
+    let copying = tokio::task::spawn_blocking(move || {
+        let copied = copier.copy(&to, &others);
+        // Here and not with the caller, who may go away before.
+        drop(turn);
+        copied
+    });
     match copying.await {
         Ok(copied) => copied.map_err(|error| broker::Error::Storage(error).into()),
         Err(error) => Err(Refusal::new(Code::Internal, error.to_string())),

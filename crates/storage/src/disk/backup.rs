@@ -77,12 +77,12 @@ fn copy(shared: &Shared, folder: &Path, others: &[PathBuf]) -> Result<Backup> {
     let mut copy = Copy { shared, to: RealDisk::new(folder), segments: BTreeMap::new() };
     copy_others(others, folder).map_err(unavailable)?;
     shared.attempts.copy_to(&folder.join(attempts::FILE))?;
-    copy.segments()?;
+    copy.segments(MayBeGone::Yes)?;
     {
         let _nothing_moves = shared.trimming.lock();
         shared.check_open()?;
         shared.database.copy_to(&folder.join(DATABASE))?;
-        let current = copy.segments()?;
+        let current = copy.segments(MayBeGone::No)?;
         copy.drop_others(&current)?;
         copy.log()?;
     }
@@ -105,6 +105,13 @@ fn copy_others(others: &[PathBuf], folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a segment that was seen may have been dropped by the time it is copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MayBeGone {
+    Yes,
+    No,
+}
+
 /// A copy in the making.
 struct Copy<'a> {
     shared: &'a Shared,
@@ -115,14 +122,13 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies what is not yet copied of the segments there are now, and returns their names.
-    fn segments(&mut self) -> Result<Vec<String>> {
+    fn segments(&mut self, may_be_gone: MayBeGone) -> Result<Vec<String>> {
         let mut current = Vec::new();
         for topic in self.shared.topics.all() {
             let segments = topic.state().segments.clone();
             for segment in segments {
                 match self.segment(&segment) {
-                    // A trim has dropped it.
-                    Err(Error::Unavailable(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) if may_be_gone == MayBeGone::Yes && is_gone(&error) => {}
                     Err(error) => return Err(error),
                     Ok(()) => current.push(segment.file.clone()),
                 }
@@ -201,4 +207,9 @@ impl Copy<'_> {
         }
         Ok(sum)
     }
+}
+
+/// Whether a trim has dropped the file.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Unavailable(error) if error.kind() == io::ErrorKind::NotFound)
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use domain::{Offset, Record, TopicId};
 use parking_lot::Mutex;
-use storage::disk::{self, Handle};
+use storage::disk::{self, Disk, Handle};
 use storage::{Kind, ReadLimit, Urgency};
 
 use crate::bed::{Bed, folder, tiny};
@@ -133,6 +133,23 @@ async fn a_copy_has_the_definitions_and_other_files_and_is_opened_under_other_ep
     let (claim, ours) = (claim.expect("a claim").epoch, ours.expect("a claim").epoch);
     assert!(claim.0 > ours.0 + (1 << 30), "{claim:?} {ours:?}");
     opened.handle.close();
+}
+
+#[tokio::test]
+async fn a_copy_without_one_of_the_segments_is_none() {
+    let bed = Bed::new();
+    let mut owner = Owner::new(bed.open().expect("a fresh store"));
+    script::set_up(&mut owner).await.expect("a working store");
+    for _ in 0..60 {
+        owner.publish(1, &[2_900; 4]).await.expect("published");
+    }
+    owner.checkpoint().await.expect("a checkpoint");
+    assert!(owner.trim().await.expect("a trim").records_moved > 0);
+    let lost = bed.disk.list("topics").expect("a list").remove(0);
+    bed.disk.remove(&format!("topics/{lost}")).expect("removed");
+    let folder = folder();
+    assert!(bed.handle().backup(&folder.path().join("copy"), &[]).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
 
 #[tokio::test]

@@ -34,9 +34,10 @@ cargo xtask <command>
   test [--only STAGE]   everything: Rust tests, then the built program with the official clients
   kill [--rounds N] [--seed S]
                         kill -9 rounds under load (100 rounds)
-  sim [--seeds N] [--seed S] [--cases N]
+  sim [--seeds N] [--seed S] [--cases N] [--pairs N]
                         the model of delivery from many more seeds (20,000), or from one alone;
-                        the property and fault tests with many more cases (20,000)
+                        the property and fault tests with many more cases (20,000); the index of
+                        live filters against the naive evaluator with more pairs (10 million)
   soak [--rounds N]     a long run of kill -9 rounds (2,000)
 
 Stages of `test`: setup build unit doc descriptors python node examples kill bench
@@ -80,6 +81,7 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
                 seeds: arguments.take("--seeds")?,
                 seed: arguments.take("--seed")?,
                 cases: arguments.take("--cases")?,
+                pairs: arguments.take("--pairs")?,
             };
             arguments.finish()?;
             test::simulate(simulation)

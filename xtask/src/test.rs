@@ -70,17 +70,23 @@ pub(crate) struct Simulation {
     pub(crate) seed: Option<String>,
     /// How many cases the property and fault tests try.
     pub(crate) cases: Option<String>,
+    /// How many pairs of a filter and a message the index is compared with.
+    pub(crate) pairs: Option<String>,
 }
 
 /// Seeds and cases where none are asked for.
 const SIMULATED: &str = "20000";
+/// Pairs where none are asked for.
+const PAIRS: &str = "10000000";
 
 /// `cargo xtask sim`. A seed that fails is printed, with the steps that fail and how to run it
 /// alone.
 pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
-    if asked.seeds.is_none() && asked.seed.is_none() && asked.cases.is_none() {
+    let Simulation { seeds, seed, cases, pairs } = &asked;
+    if [seeds, seed, cases, pairs].into_iter().all(Option::is_none) {
         asked.seeds = Some(SIMULATED.to_owned());
         asked.cases = Some(SIMULATED.to_owned());
+        asked.pairs = Some(PAIRS.to_owned());
     }
     let mut stages = Stages::default();
     for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("MODEL_SEED", asked.seed)] {
@@ -95,6 +101,12 @@ pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
         stages.run("properties", || {
             let words = ["test", "-p", "postrider-domain", "-p", "postrider-storage"];
             counted(cargo(&words).env("PROPTEST_CASES", cases), Format::CargoTest)
+        });
+    }
+    if let Some(pairs) = asked.pairs {
+        stages.run("matching", || {
+            let words = ["test", "-p", "postrider-domain", "--test", "live", "index"];
+            counted(cargo(&words).env("MATCHING_PAIRS", pairs), Format::CargoTest)
         });
     }
     stages.finish()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{LatencyRow, RateRow, Report, push};
+use super::{LatencyRow, RateRow, Report, live, push};
 
 /// Parts of the limit.
 const PUBLISH_RATIO_MIN: f64 = 0.60;
@@ -60,6 +60,7 @@ pub(super) fn judge(report: &Report) -> Vec<Figure> {
     figures.extend(comparison(report, "behind/", ORDER_RATIO_MIN));
     figures.extend(seek(report));
     figures.extend(push::judge(report));
+    figures.extend(live::judge(report));
     figures
 }
 

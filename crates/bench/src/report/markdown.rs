@@ -1,6 +1,6 @@
 //! A report as Markdown.
 
-use super::{Cost, LatencyRow, Quantiles, RateRow, Report, mib, push};
+use super::{Cost, LatencyRow, Quantiles, RateRow, Report, live, mib, push};
 use crate::grpc::{CONNECTION_WINDOW, STREAM_WINDOW};
 use crate::load::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MESSAGES_MAX};
 use crate::plan::Plan;
@@ -120,7 +120,8 @@ fn settings(plan: &Plan) -> String {
         ),
     ];
     let rows = rows.into_iter().map(|(name, text)| (name.to_owned(), text));
-    let rows = rows.chain(push::settings(&plan.push)).map(|(name, text)| vec![name, text]);
+    let rows = rows.chain(push::settings(&plan.push)).chain(live::settings(&plan.live));
+    let rows = rows.map(|(name, text)| vec![name, text]);
     section("Settings", &["", ""], &rows.collect::<Vec<_>>())
 }
 

@@ -1,6 +1,7 @@
 //! The figures of a run, as Markdown and as JSON.
 
 mod figures;
+mod live;
 mod markdown;
 mod push;
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use domain::live::{Ended, Page, Query, Refusal, Registered, Request, Spec, View};
 use domain::matching::Summary;
 use domain::{Offset, Timestamp, TopicId, TopicName};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 pub use figures::LiveFigures;
@@ -189,7 +189,8 @@ impl Live {
         let mut book = self.book.lock();
         let registered = book.registry.register(self.runtime.now(), &spec)?;
         if let Some(ended) = &registered.ended {
-            self.end(&mut book, std::slice::from_ref(ended));
+            self.note_ended(&mut book, std::slice::from_ref(ended));
+            self.shards.remove(ended);
         }
         let answer = if registered.renewed {
             let view = book.registry.get(self.runtime.now(), spec.subscription())?;
@@ -259,7 +260,7 @@ impl Live {
     pub fn delete(&self, id: &str, gateway: Option<&str>) -> Result<bool, Refusal> {
         let mut book = self.book.lock();
         let ended = book.registry.delete(id, gateway)?;
-        self.end(&mut book, ended.as_slice());
+        self.end(book, ended.as_slice());
         Ok(ended.is_some())
     }
 
@@ -267,14 +268,20 @@ impl Live {
     pub fn close_gateway(&self, gateway: &str) -> usize {
         let mut book = self.book.lock();
         let ended = book.registry.close_gateway(gateway);
-        self.end(&mut book, &ended);
+        self.end(book, &ended);
         ended.len()
     }
 
-    /// Takes what has ended out of the index, and forgets gateways that are no more.
-    fn end(&self, book: &mut Book, ended: &[Ended]) {
+    /// Forgets what has ended. Out of the index it is taken after the book is free again, so that
+    /// matching does not wait for many: until then what is found of them is nobody's.
+    fn end(&self, mut book: MutexGuard<'_, Book>, ended: &[Ended]) {
+        self.note_ended(&mut book, ended);
+        drop(book);
+        ended.iter().for_each(|ended| self.shards.remove(ended));
+    }
+
+    fn note_ended(&self, book: &mut Book, ended: &[Ended]) {
         for ended in ended {
-            self.shards.remove(ended);
             let counter = match ended.expired {
                 true => &self.figures.expired,
                 false => &self.figures.unregistered,
@@ -356,8 +363,9 @@ pub(crate) async fn expire(live: Arc<Live>) {
             let mut book = live.book.lock();
             let now = live.runtime.clock.now();
             let ended = book.registry.expire(now, ENDED_AT_A_TIME);
-            live.end(&mut book, &ended);
-            if ended.len() == ENDED_AT_A_TIME { Some(now) } else { book.registry.next_wake() }
+            let next = book.registry.next_wake();
+            live.end(book, &ended);
+            if ended.len() == ENDED_AT_A_TIME { Some(now) } else { next }
         };
         let Some(next) = next else {
             live.registered.notified().await;

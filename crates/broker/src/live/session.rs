@@ -30,11 +30,19 @@ pub(super) struct Session {
 pub(super) struct Memory {
     bytes: AtomicUsize,
     bytes_max: usize,
+    sessions: AtomicUsize,
 }
 
 impl Memory {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), bytes_max }
+        Self { bytes: AtomicUsize::new(0), bytes_max, sessions: AtomicUsize::new(0) }
+    }
+
+    /// Whether a gateway that keeps `own` bytes may keep so many more. Its even share it may
+    /// always have: what others do not read costs them their frames, and nobody else.
+    fn has_room(&self, own: usize, more: usize) -> bool {
+        let share = self.bytes_max / self.sessions.load(Ordering::Relaxed).max(1);
+        self.bytes().saturating_add(more) <= self.bytes_max || own.saturating_add(more) <= share
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -81,6 +89,7 @@ impl Session {
         frames_max: usize,
         memory: Arc<Memory>,
     ) -> Self {
+        memory.sessions.fetch_add(1, Ordering::Relaxed);
         let state = State {
             frames: VecDeque::new(),
             first,
@@ -150,9 +159,7 @@ impl Session {
     }
 
     fn has_room(&self, state: &State, bytes: usize) -> bool {
-        let Memory { bytes: held, bytes_max } = &*self.memory;
-        state.frames.len() < self.frames_max
-            && held.load(Ordering::Relaxed).saturating_add(bytes) <= *bytes_max
+        state.frames.len() < self.frames_max && self.memory.has_room(state.bytes, bytes)
     }
 
     fn put(&self, state: &mut State, frame: LiveFrame) {
@@ -267,5 +274,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         let bytes = self.state.get_mut().bytes;
         self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -80,7 +80,8 @@ impl Live {
         let mut book = self.book.lock();
         let now = self.runtime.now();
         let ended = book.registry.open_stream(now, gateway);
-        self.end(&mut book, &ended);
+        self.note_ended(&mut book, &ended);
+        ended.iter().for_each(|ended| self.shards.remove(ended));
         let is_unknown = book.registry.of_one_gateway(gateway) == 0;
         let session = book.session_or(gateway, |name| self.new_session(name));
         // It has a stream, so that the registry knows it.

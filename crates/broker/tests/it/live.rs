@@ -299,6 +299,27 @@ async fn frames_of_all_gateways_together_are_bounded_in_bytes() {
     assert_eq!(live.figures(0).buffer_bytes, 0);
 }
 
+/// Gateways that read nothing fill what there is; one that reads has its share all the same.
+#[tokio::test]
+async fn gateways_that_never_read_cost_no_other_its_frames() {
+    let few = LiveOptions { buffer_bytes: 100_000, ..LiveOptions::default() };
+    let fixture = Fixture::with(with_options(few)).await;
+    let (topic, live) = (live_topic(&fixture, "changes").await, fixture.broker.live());
+    let stuck = (0..4).map(|number| format!("stuck-{number}"));
+    for gateway in stuck.chain(["quick".to_owned()]) {
+        live.register(wish(&gateway, &gateway, "")).unwrap();
+    }
+    let mut quick = open(live, "quick");
+    let text = format!("\"{}\"", "x".repeat(1_000));
+    for _ in 0..50 {
+        // Three at a time are below a fifth of what there is.
+        send(&fixture, &topic, vec![document(&text); 3]).await;
+        let told = frames(&mut quick, 3).await;
+        assert!(told.iter().all(|frame| said(frame).ends_with(" quick")), "{told:?}");
+    }
+    assert!(live.figures(0).resyncs > 0, "those that do not read have lost some");
+}
+
 #[tokio::test]
 async fn a_broken_stream_goes_on_where_it_ended_or_where_it_says() {
     let fixture = Fixture::new().await;

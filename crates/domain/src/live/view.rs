@@ -95,11 +95,20 @@ impl Registry {
             size => size.min(PAGE_SIZE_MAX),
         };
         let first = query.after.map_or(0, |after| after.saturating_add(1));
-        let mut found = match &query.gateway {
-            Some(gateway) => self.of_gateway(gateway, first),
-            None => self.entries.from(first).map(|(slot, _)| slot).collect(),
+        // One more than wanted tells that there are more.
+        let is_wanted = |slot: &u32| self.is_wanted(*slot, now, query);
+        let mut found: Vec<u32> = match &query.gateway {
+            Some(gateway) => self
+                .of_gateway(gateway, first)
+                .into_iter()
+                .filter(is_wanted)
+                .take(size + 1)
+                .collect(),
+            None => {
+                let slots = self.entries.from(first).map(|(slot, _)| slot);
+                slots.filter(is_wanted).take(size + 1).collect()
+            }
         };
-        found.retain(|slot| self.is_wanted(*slot, now, query));
         let more = found.len() > size;
         found.truncate(size);
         let next = if more { found.last().copied() } else { None };

@@ -290,7 +290,7 @@ fn show_start(start: Start) -> Value {
 }
 
 /// A time as RFC 3339 has it.
-pub(super) fn show_time(time: Timestamp) -> Value {
+pub(crate) fn show_time(time: Timestamp) -> Value {
     let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
     json!(protobuf::Timestamp::from_unix_micros(micros))
 }

@@ -53,8 +53,8 @@ pub use desk::{
 pub use error::{Error, Resource, Result};
 pub use figures::{FifoFigures, SubscriptionFigures, TopicFigures};
 pub use live::{
-    Change, LIVE_LABEL, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage,
-    LiveOptions, LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
+    Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage, LiveOptions,
+    LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
 };
 pub use options::Options;
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};

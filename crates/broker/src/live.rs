@@ -47,9 +47,6 @@ use follower::Follower;
 use session::{Memory, Session};
 use shards::Shards;
 
-/// The label that makes a topic's messages be matched, and its value.
-pub const LIVE_LABEL: (&str, &str) = ("postrider-live", "true");
-
 /// Subscriptions that are ended under one lock.
 const ENDED_AT_A_TIME: usize = 1_000;
 /// How often it is looked what has expired, while there is anything.
@@ -143,13 +140,16 @@ impl Live {
     }
 
     fn is_wanted(&self, topic: &Topic) -> bool {
-        let (key, value) = LIVE_LABEL;
-        let settings = topic.settings();
         let is_wanted = match &self.options().topics {
             Some(topics) => topics.contains(topic.name()),
-            None => settings.labels.get(key).is_some_and(|held| held == value),
+            None => topic.settings().is_live(),
         };
         is_wanted && !topic.is_deleted()
+    }
+
+    /// Whether streams may be opened, and go on: not any more once the server stops.
+    pub fn is_serving(&self) -> bool {
+        self.runtime.check_serving().is_ok()
     }
 
     /// The topics whose messages are matched.

@@ -29,7 +29,7 @@ impl Snapshot {
     /// Checks the labels, which is all that a creation can get wrong.
     pub fn validate(&self) -> Result<(), Invalid> {
         validate::labels(&self.labels)?;
-        validate::no_reserved_label(&self.labels)
+        validate::no_reserved_label(&self.labels, &[])
     }
 }
 

@@ -7,6 +7,9 @@ use crate::error::Invalid;
 use crate::name::TopicName;
 use crate::validate;
 
+/// The label of topics whose messages are matched against live subscriptions: `true` or `false`.
+pub const LIVE_LABEL: &str = "postrider-live";
+
 /// A topic as its owner set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
@@ -25,10 +28,21 @@ impl Topic {
         Self { name, labels: BTreeMap::new(), message_retention: None }
     }
 
+    /// Whether its label asks for its messages to be matched against live subscriptions.
+    pub fn is_live(&self) -> bool {
+        self.labels.get(LIVE_LABEL).is_some_and(|value| value == "true")
+    }
+
     /// Checks every setting.
     pub fn validate(&self) -> Result<(), Invalid> {
         validate::labels(&self.labels)?;
-        validate::no_reserved_label(&self.labels)?;
+        validate::no_reserved_label(&self.labels, &[LIVE_LABEL])?;
+        if let Some(value) = self.labels.get(LIVE_LABEL)
+            && !matches!(value.as_str(), "true" | "false")
+        {
+            let field = format!("labels[{LIVE_LABEL:?}]");
+            return Err(Invalid::new(field, format!("{value:?} is neither true nor false")));
+        }
         match self.message_retention {
             Some(retention) => validate::retention("message_retention_duration", retention),
             None => Ok(()),
@@ -130,6 +144,11 @@ mod tests {
         assert!(labelled("team").is_ok());
         assert!(labelled("Team").is_err());
         assert_eq!(labelled("postrider-start").unwrap_err().field, r#"labels["postrider-start"]"#);
+        assert_eq!(labelled(LIVE_LABEL).unwrap_err().field, r#"labels["postrider-live"]"#);
+        let live = |value| Topic { labels: label(LIVE_LABEL, value), ..topic() };
+        assert!(live("true").validate().is_ok() && live("true").is_live());
+        assert!(live("false").validate().is_ok() && !live("false").is_live());
+        assert!(!topic().is_live());
     }
 
     #[test]

@@ -117,9 +117,11 @@ pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
     labels.iter().try_for_each(|(key, value)| check_label(key, value))
 }
 
-/// Refuses labels that only a subscription may have, because they stand for its settings.
-pub fn no_reserved_label(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
-    match labels.keys().find(|key| key.starts_with(RESERVED_LABEL_PREFIX)) {
+/// Refuses labels that stand for settings, which are others', except those `known`.
+pub fn no_reserved_label(labels: &BTreeMap<String, String>, known: &[&str]) -> Result<(), Invalid> {
+    let is_reserved =
+        |key: &&String| key.starts_with(RESERVED_LABEL_PREFIX) && !known.contains(&key.as_str());
+    match labels.keys().find(is_reserved) {
         None => Ok(()),
         Some(key) => Err(Invalid::new(
             format!("labels[{key:?}]"),

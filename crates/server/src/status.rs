@@ -200,32 +200,6 @@ pub(crate) fn live_http_code(refusal: &live::Refusal, registers: bool) -> http::
     }
 }
 
-/// Over gRPC the code of the live API is the reason in a detail.
-impl From<live::Refusal> for Refusal {
-    fn from(refusal: live::Refusal) -> Self {
-        let code = match &refusal {
-            live::Refusal::Invalid(_)
-            | live::Refusal::Filter(_)
-            | live::Refusal::Cel(_)
-            | live::Refusal::FilterTooComplex(_) => Code::InvalidArgument,
-            live::Refusal::Exists(_) => Code::AlreadyExists,
-            live::Refusal::NotOwner(_) => Code::PermissionDenied,
-            live::Refusal::NotFound(_) => Code::NotFound,
-            live::Refusal::Expired(_) => Code::FailedPrecondition,
-            live::Refusal::GatewayQuota(..)
-            | live::Refusal::TenantQuota(..)
-            | live::Refusal::GlobalQuota(_) => Code::ResourceExhausted,
-        };
-        let metadata = refusal.field().map(|field| ("field".to_owned(), field.to_owned()));
-        let info = ErrorInfo {
-            reason: refusal.code().to_owned(),
-            domain: "postrider".to_owned(),
-            metadata: metadata.into_iter().collect(),
-        };
-        Self { info: Some(Box::new(info)), ..Self::new(code, refusal.to_string()) }
-    }
-}
-
 /// Clients repeat what is `UNAVAILABLE`. That is right for an unknown outcome too: a publish may
 /// then happen twice, but it is not lost.
 fn storage_code(error: &storage::Error) -> Code {

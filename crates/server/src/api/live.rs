@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use broker::{LIVE_LABEL, Live, LiveView};
+use broker::{Live, LiveView};
 use domain::Offset;
 use domain::live::Query;
+use domain::topic::LIVE_LABEL;
 
 use super::{Api, paging};
 use crate::status::Result;
@@ -34,9 +35,8 @@ impl Api {
         if !self.live().topics().is_empty() {
             return None;
         }
-        let (label, value) = LIVE_LABEL;
         let how = match &self.live().options().topics {
-            None => format!("give a topic the label {label}={value}"),
+            None => format!("give a topic the label {LIVE_LABEL}=true"),
             Some(_) => "make a topic that live.topics in the settings names".to_owned(),
         };
         Some(format!(

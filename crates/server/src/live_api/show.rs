@@ -82,12 +82,9 @@ pub(super) fn put_frame(out: &mut Vec<u8>, frame: &LiveFrame) {
         LiveEvent::Register => put(out, &json!({"type": "register", "sequence": sequence})),
         LiveEvent::Resync(lost) => put_resync(out, sequence, *lost),
         LiveEvent::Expired(ids) => {
-            out.extend_from_slice(
-                format!(
-                    r#"{{"type":"expired","sequence":{sequence},"reason":"ttl_expired","subscriptionIds":"#
-                )
-                .as_bytes(),
-            );
+            let begin = r#"{"type":"expired","reason":"ttl_expired","sequence":"#;
+            out.extend_from_slice(begin.as_bytes());
+            out.extend_from_slice(format!(r#"{sequence},"subscriptionIds":"#).as_bytes());
             put_ids(out, ids);
             out.push(b'}');
         }
@@ -105,12 +102,9 @@ fn put_message(out: &mut Vec<u8>, sequence: u64, found: &LiveMatch) {
         return put_resync(out, sequence, Lost::NotRetained);
     };
     let (offset, topic) = (found.message.offset(), json!(found.message.topic.as_str()));
-    out.extend_from_slice(
-        format!(
-            r#"{{"type":"message","sequence":{sequence},"offset":"{offset}","topic":{topic},"message":"#
-        )
-        .as_bytes(),
-    );
+    let numbers = format!(r#"{{"type":"message","sequence":{sequence},"offset":"{offset}","#);
+    out.extend_from_slice(numbers.as_bytes());
+    out.extend_from_slice(format!(r#""topic":{topic},"message":"#).as_bytes());
     out.extend_from_slice(message);
     out.extend_from_slice(br#","subscriptionIds":"#);
     put_ids(out, &found.ids);

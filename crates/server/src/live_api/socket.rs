@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use broker::LiveStream;
+use broker::{LiveFrame, LiveStream};
 use futures::{SinkExt, StreamExt};
 use http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -122,10 +122,7 @@ async fn talk(
             frames = stream.next() => {
                 let Some(frames) = frames else { return Ok(Some(ended(phase))) };
                 for frame in frames {
-                    let mut text = Vec::new();
-                    show::put_frame(&mut text, &frame);
-                    let text = Utf8Bytes::try_from(text).map_err(|error| Error::Utf8(error.to_string()))?;
-                    socket.feed(Message::Text(text)).await?;
+                    socket.feed(Message::Text(text(&frame)?)).await?;
                 }
                 socket.flush().await?;
             }
@@ -146,6 +143,12 @@ async fn talk(
             }
         }
     }
+}
+
+fn text(frame: &LiveFrame) -> Result<Utf8Bytes, Error> {
+    let mut out = Vec::new();
+    show::put_frame(&mut out, frame);
+    Utf8Bytes::try_from(out).map_err(|error| Error::Utf8(error.to_string()))
 }
 
 /// What to say when the stream has ended.

@@ -105,6 +105,7 @@ fn read(place: &str, object: Map<String, Value>) -> Result<Extras, Invalid> {
         let field = format!("{place}{name}");
         match name.as_str() {
             "start" => extras.start = start(&field, &value)?,
+            "filter" => extras.filter = text(&field, value)?,
             "fifo" => extras.fifo = switch(&field, &value)?,
             "paused" => extras.paused = switch(&field, &value)?,
             "poison" => extras.poison = poison(&field, value)?,
@@ -258,6 +259,9 @@ fn show_with(
 fn show_ours(settings: &domain::Subscription, secret: Option<&Secret>, now: Timestamp) -> Value {
     let mut ours = Map::new();
     ours.insert("start".to_owned(), show_start(settings.start));
+    if let Some(filter) = settings.filter.as_ref().filter(|filter| filter.is_cel()) {
+        ours.insert("filter".to_owned(), filter.text().into());
+    }
     ours.insert("fifo".to_owned(), settings.fifo.into());
     ours.insert("paused".to_owned(), settings.paused.into());
     ours.insert("poison".to_owned(), settings.poison.to_string().into());

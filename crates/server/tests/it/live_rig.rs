@@ -81,7 +81,6 @@ pub(crate) struct Events {
     body: Incoming,
     read: Vec<u8>,
     frames: VecDeque<Value>,
-    /// The server's words for the end, if the connection broke.
     _connection: JoinSet<()>,
 }
 

@@ -12,6 +12,8 @@ mod hostile;
 mod lanes;
 mod letters;
 mod live;
+mod live_grpc;
+mod live_interest;
 mod live_rig;
 mod live_streams;
 mod messages;

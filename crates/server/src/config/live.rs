@@ -138,7 +138,7 @@ mod tests {
     fn every_setting_reaches_the_broker() {
         let given = read(
             r#"
-            topics = ["projects/p/topics/t"]
+            topics = ["projects/p/topics/changes"]
             default_ttl = "2m"
             min_ttl = "5s"
             max_ttl = "10m"
@@ -150,7 +150,7 @@ mod tests {
             "#,
         );
         let expected = LiveOptions {
-            topics: Some(vec![TopicName::parse("t", "projects/p/topics/t").unwrap()]),
+            topics: Some(vec![TopicName::parse("t", "projects/p/topics/changes").unwrap()]),
             settings: Settings {
                 ttl_default: Duration::from_secs(120),
                 ttl_min: Duration::from_secs(5),

@@ -43,6 +43,12 @@ pub(super) fn key(request: &Request<Incoming>) -> Result<Option<HeaderValue>> {
     if !is(Some(upgrade), "websocket") {
         return Err(Fault::argument("upgrade", "only websocket is known"));
     }
+    let mut connection = headers.get_all(CONNECTION).iter().filter_map(|it| it.to_str().ok());
+    let names_it =
+        |list: &str| list.split(',').any(|one| one.trim().eq_ignore_ascii_case("upgrade"));
+    if !connection.any(names_it) {
+        return Err(Fault::argument("connection", "expected upgrade"));
+    }
     if !is(headers.get(SEC_WEBSOCKET_VERSION), "13") {
         return Err(Fault::argument("sec-websocket-version", "only 13 is known"));
     }

@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn a_stream_begins_where_it_is_told_to() {
-        let topic = TopicName::parse("topic", "projects/p/topics/t").unwrap();
+        let topic = TopicName::parse("topic", "projects/p/topics/changes").unwrap();
         assert_eq!(begin("", None).unwrap(), LiveStart::Last);
         assert_eq!(begin("", Some("")).unwrap(), LiveStart::Last);
         assert_eq!(begin("sequence=7", None).unwrap(), LiveStart::Sequence(7));
         assert_eq!(begin("sequence=7", Some("9")).unwrap(), LiveStart::Sequence(9));
         assert_eq!(begin("offset=7", None).unwrap(), LiveStart::Offset(None, Offset(7)));
-        let both = begin("offset=7&topic=projects/p/topics/t", None).unwrap();
+        let both = begin("offset=7&topic=projects/p/topics/changes", None).unwrap();
         assert_eq!(both, LiveStart::Offset(Some(topic), Offset(7)));
     }
 
@@ -92,7 +92,7 @@ mod tests {
             ("sequence=-1", None, "sequence"),
             ("offset=1.5", None, "offset"),
             ("offset=1&sequence=1", None, "offset"),
-            ("topic=projects/p/topics/t", None, "offset"),
+            ("topic=projects/p/topics/changes", None, "offset"),
             ("topic=t&offset=1", None, "topic"),
             ("from=1", None, "from"),
             ("", Some("x"), "Last-Event-ID"),

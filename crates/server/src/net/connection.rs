@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -141,11 +140,6 @@ pub(super) async fn run<F: Front>(
     // cannot be set so still works.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
-    // A peer that is gone without a word takes no bytes: a stream to it ends in this time.
-    let user_timeout = u32::try_from(settings.write_timeout.as_millis()).unwrap_or(u32::MAX);
-    if let Err(error) = set_tcp_user_timeout(&tcp, user_timeout) {
-        tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
     let detected = detect(tcp, settings.write_timeout);
     let Ok(Ok(Some((version, stream)))) =

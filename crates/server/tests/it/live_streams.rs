@@ -164,8 +164,12 @@ async fn bad_beginnings_are_refused_before_the_stream(rig: &Rig) {
     let path = "/internal/v1/gateways/g/stream";
     for (headers, field) in [
         (&[("upgrade", "h2c")][..], "upgrade"),
-        (&[("upgrade", "websocket")], "sec-websocket-version"),
-        (&[("upgrade", "websocket"), ("sec-websocket-version", "13")], "sec-websocket-key"),
+        (&[("upgrade", "websocket")], "connection"),
+        (&[("upgrade", "WebSocket"), ("connection", "a, Upgrade")], "sec-websocket-version"),
+        (
+            &[("upgrade", "websocket"), ("connection", "upgrade"), ("sec-websocket-version", "13")],
+            "sec-websocket-key",
+        ),
     ] {
         let refused = call_with(rig.address, "GET", path, "", headers).await;
         assert_eq!(fault(&refused), (400, "INVALID_ARGUMENT".to_owned(), field.to_owned()));

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-const PROTOS: [&str; 6] = [
+const PROTOS: [&str; 7] = [
     "google/iam/v1/iam_policy.proto",
     "google/iam/v1/options.proto",
     "google/iam/v1/policy.proto",
     "google/pubsub/v1/pubsub.proto",
     "google/pubsub/v1/schema.proto",
     "google/type/expr.proto",
+    "postrider/live/v1/live.proto",
 ];
 
 /// The packages that JSON is generated for.

@@ -14,7 +14,7 @@ use crate::program::Server;
 use crate::setup;
 use crate::stages::Count;
 
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/api.md"];
+const DOCUMENTS: [&str; 3] = ["README.md", "docs/api.md", "docs/live.md"];
 const ADDRESS: &str = "localhost:8085";
 
 /// Runs the examples of all documents, each document on a server of its own.

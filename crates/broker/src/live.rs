@@ -147,6 +147,11 @@ impl Live {
         is_wanted && !topic.is_deleted()
     }
 
+    /// Whether streams may be opened, and go on: not any more once the server stops.
+    pub fn is_serving(&self) -> bool {
+        self.runtime.check_serving().is_ok()
+    }
+
     /// The topics whose messages are matched.
     pub fn topics(&self) -> Vec<TopicName> {
         self.followers.lock().values().map(|held| held.topic.name().clone()).collect()

@@ -154,6 +154,8 @@ pub const FILTER_NESTING_MAX: usize = 64;
 pub const LIVE_FILTER_BYTES_MAX: usize = 4_096;
 /// Terms of a filter that is not Google's, at most. Ours.
 pub const LIVE_FILTER_TERMS_MAX: usize = 32;
+/// Bytes of data that a filter looks into, at most: longer data counts as not JSON. Ours.
+pub const FILTER_DATA_BYTES_MAX: usize = 1 << 20;
 /// Names in the path of a field of a filter, at most. Ours: a body is gone through once per level.
 pub const FIELD_SEGMENTS_MAX: usize = 16;
 /// The shortest time a live subscription lives without a heartbeat.

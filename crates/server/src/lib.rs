@@ -10,6 +10,7 @@ pub mod config;
 mod convert;
 mod engine;
 mod grpc;
+mod live_api;
 mod logging;
 mod metrics;
 mod net;

@@ -22,6 +22,7 @@ use crate::audit::{self, AuditFile};
 use crate::config::{self, Config};
 use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
+use crate::live_api::{self, LiveApi};
 use crate::metrics::{Facts, Metrics};
 use crate::net::{self, Connections, Phase};
 use crate::rest::Rest;
@@ -123,6 +124,7 @@ impl Server {
         let body_timeout = config.limits.body_timeout;
         let gate = Gate {
             grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
+            live: LiveApi::new(api.clone(), body_timeout, phases.clone()),
             rest: Rest::new(api, metrics, body_timeout, phases.clone(), readiness),
         };
         let serving = net::serve(port.listener, gate, config.limits.clone(), connections, phases);
@@ -239,7 +241,7 @@ fn options(config: &Config) -> broker::Options {
             version: crate::VERSION.into(),
             failures_per_second: config.log.failures_per_second,
         },
-        live: plain.live,
+        live: config.live.options(),
         push: config.push.options(config.listen, folder),
     }
 }
@@ -351,10 +353,11 @@ fn unless_there<T>(made: broker::Result<T>, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Sends a request to gRPC or REST.
+/// Sends a request to gRPC, to what is for gateways, or to REST.
 #[derive(Clone)]
 struct Gate {
     grpc: Grpc,
+    live: LiveApi,
     rest: Rest,
 }
 
@@ -366,6 +369,10 @@ impl hyper::service::Service<Request<Incoming>> for Gate {
     fn call(&self, request: Request<Incoming>) -> Answer {
         if grpc::is_grpc(&request) {
             return self.grpc.call(request);
+        }
+        if live_api::is_live(request.uri().path()) {
+            let live = self.live.clone();
+            return Answer(Box::pin(async move { Ok(live.answer(request).await) }));
         }
         let rest = self.rest.clone();
         Answer(Box::pin(async move { Ok(rest.answer(request).await) }))

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use broker::Error;
-use domain::Invalid;
+use domain::{Invalid, live};
 use tonic::{Code, Status};
 use wire::json::JsonError;
 use wire::rpc::ErrorInfo;
@@ -69,6 +69,11 @@ impl Refusal {
             Some(field) => format!("{}: {}", camel_case(field), self.problem),
             None => self.problem.clone(),
         }
+    }
+
+    /// The field at fault as REST spells it.
+    pub(crate) fn rest_field(&self) -> Option<String> {
+        self.field.as_deref().map(camel_case)
     }
 
     /// The HTTP status code Google sends with this code.
@@ -173,6 +178,25 @@ impl From<Error> for Refusal {
             Error::Storage(storage) => storage_code(storage),
         };
         Self::new(code, error.to_string())
+    }
+}
+
+/// The HTTP status of a refused call about live subscriptions. One that registers has taken an id
+/// that is another's, and the id is the trouble; any other call may not touch it.
+pub(crate) fn live_http_code(refusal: &live::Refusal, registers: bool) -> http::StatusCode {
+    use http::StatusCode as Http;
+    match refusal {
+        live::Refusal::Invalid(_)
+        | live::Refusal::Filter(_)
+        | live::Refusal::Cel(_)
+        | live::Refusal::FilterTooComplex(_) => Http::BAD_REQUEST,
+        live::Refusal::NotOwner(_) if !registers => Http::FORBIDDEN,
+        live::Refusal::Exists(_) | live::Refusal::NotOwner(_) => Http::CONFLICT,
+        live::Refusal::NotFound(_) => Http::NOT_FOUND,
+        live::Refusal::Expired(_) => Http::GONE,
+        live::Refusal::GatewayQuota(..)
+        | live::Refusal::TenantQuota(..)
+        | live::Refusal::GlobalQuota(_) => Http::TOO_MANY_REQUESTS,
     }
 }
 

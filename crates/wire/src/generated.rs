@@ -36,3 +36,14 @@ pub mod google {
         include!(concat!(env!("OUT_DIR"), "/google.r#type.serde.rs"));
     }
 }
+
+/// The packages that are ours.
+pub mod postrider {
+    /// Live subscriptions.
+    pub mod live {
+        /// `postrider.live.v1`: streams of gateways.
+        pub mod v1 {
+            include!(concat!(env!("OUT_DIR"), "/postrider.live.v1.rs"));
+        }
+    }
+}

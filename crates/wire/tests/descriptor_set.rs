@@ -20,6 +20,7 @@ fn every_import_comes_before_the_file_that_needs_it() {
         "google/pubsub/v1/schema.proto",
         "google/iam/v1/iam_policy.proto",
         "google/protobuf/timestamp.proto",
+        "postrider/live/v1/live.proto",
     ] {
         assert!(seen.contains(name), "{name}");
     }

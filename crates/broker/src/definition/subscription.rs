@@ -7,8 +7,8 @@ use bytes::Bytes;
 use domain::limits::ACK_DEADLINE_DEFAULT;
 use domain::subscription::Start;
 use domain::{
-    DeadLetterPolicy, Filter, Offset, Poison, RetryPolicy, SubscriptionName, Timestamp, TopicId,
-    TopicName,
+    DeadLetterPolicy, Filter, Invalid, Offset, Poison, RetryPolicy, SubscriptionName, Timestamp,
+    TopicId, TopicName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,9 @@ struct Form {
     message_ordering: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
+    /// The filter, if it is in the CEL spelling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cel_filter: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_policy: Option<RetryForm>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +105,22 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+/// The text of the filter, if it is in that spelling.
+fn filter_text(settings: &domain::Subscription, is_cel: bool) -> Option<String> {
+    let filter = settings.filter.as_ref().filter(|filter| filter.is_cel() == is_cel)?;
+    Some(filter.text().to_owned())
+}
+
+fn read_filter(text: Option<&str>, cel: Option<&str>) -> Result<Option<Filter>, Invalid> {
+    match (text, cel) {
+        (None, None) => Ok(None),
+        (Some(text), _) => Filter::parse("filter", text).map(Some),
+        (None, Some(text)) => Filter::parse_cel("cel_filter", text)
+            .map(Some)
+            .map_err(|refusal| refusal.invalid().clone()),
+    }
+}
+
 /// A stored subscription: its settings, the life of the topic it reads, and where it began.
 pub(crate) struct StoredSubscription {
     pub(crate) settings: domain::Subscription,
@@ -127,7 +146,8 @@ impl StoredSubscription {
             metadata: settings.metadata.clone(),
             alerts: alerts::forms(&settings.alerts),
             message_ordering: settings.message_ordering,
-            filter: settings.filter.as_ref().map(|filter| filter.text().to_owned()),
+            filter: filter_text(settings, false),
+            cel_filter: filter_text(settings, true),
             retry_policy: settings.retry_policy.map(Into::into),
             dead_letter_policy: settings.dead_letter_policy.as_ref().map(Into::into),
             exactly_once: settings.exactly_once,
@@ -169,7 +189,7 @@ impl Form {
             labels: self.labels,
             expiration: self.expiration_ms.map(Duration::from_millis),
             message_ordering: self.message_ordering,
-            filter: self.filter.map(|text| Filter::parse("filter", &text)).transpose()?,
+            filter: read_filter(self.filter.as_deref(), self.cel_filter.as_deref())?,
             retry_policy: self.retry_policy.map(Into::into),
             dead_letter_policy: self.dead_letter_policy.map(DeadLetterForm::read).transpose()?,
             exactly_once: self.exactly_once,
@@ -301,6 +321,13 @@ mod tests {
             retain_acked_messages: true,
             ..plain()
         });
+    }
+
+    #[test]
+    fn a_filter_comes_back_in_its_spelling() {
+        let text = "data.total > 100 && has(attributes.kind)";
+        let filter = Some(Filter::parse_cel("filter", text).unwrap());
+        comes_back(domain::Subscription { filter, ..plain() });
     }
 
     #[test]

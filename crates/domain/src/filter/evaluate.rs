@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ast::{Expression, Field, Term};
 use super::seen::Seen;
 use crate::json;
-use crate::limits::{FILTER_BYTES_MAX, LIVE_FILTER_TERMS_MAX};
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DATA_BYTES_MAX, LIVE_FILTER_TERMS_MAX};
 use crate::message::{self, Malformed};
 
 const _: () = assert!(LIVE_FILTER_TERMS_MAX <= Truths::MAX);
@@ -64,6 +64,9 @@ impl Plan {
 
     /// Whether the data is JSON at all: otherwise no filter that looks at it matches.
     fn learn_data(&self, data: &[u8], truths: &mut Truths) -> bool {
+        if data.len() > FILTER_DATA_BYTES_MAX {
+            return false;
+        }
         let mut firsts = [None; Truths::MAX];
         if self.find_firsts(data, &mut firsts).is_err() {
             return false;

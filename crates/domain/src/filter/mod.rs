@@ -53,6 +53,7 @@ pub struct Filter {
     text: String,
     expression: Expression,
     plan: Plan,
+    is_cel: bool,
 }
 
 impl Filter {
@@ -62,7 +63,7 @@ impl Filter {
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         short_enough(text, FILTER_BYTES_MAX)
             .and_then(|()| parse::expression(text))
-            .map(|expression| Self::new(text.to_owned(), expression))
+            .map(|expression| Self { is_cel: false, ..Self::new(text.to_owned(), expression) })
             .map_err(|fault| fault.invalid(field))
     }
 
@@ -107,7 +108,7 @@ impl Filter {
 
     fn new(text: String, expression: Expression) -> Self {
         let plan = Plan::new(&expression);
-        Self { text, expression, plan }
+        Self { text, expression, plan, is_cel: true }
     }
 
     /// The form in which filters that say the same in another order or spelling are equal.
@@ -123,6 +124,11 @@ impl Filter {
     /// The text as it was given.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether the text is in the CEL spelling, and not in Google's.
+    pub fn is_cel(&self) -> bool {
+        self.is_cel
     }
 
     /// What the text says.

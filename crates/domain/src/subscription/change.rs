@@ -123,12 +123,13 @@ pub enum Ours {
 const NOT_BUILT: [&str; 4] =
     ["bigquery_config", "bigtable_config", "cloud_storage_config", "message_transforms"];
 
-const FIXED: [&str; 10] = [
+const FIXED: [&str; 11] = [
     "analytics_hub_subscription_info",
     "detached",
     "enable_message_ordering",
     "filter",
     "name",
+    "postrider.filter",
     "postrider.start",
     "state",
     "tags",

@@ -124,9 +124,15 @@ fn masks_name_known_fields_only() {
         assert_eq!(Field::parse(path), Ok(field), "{path}");
         assert_eq!(field.is_ours(), path.starts_with("postrider"), "{path}");
     }
-    for fixed in
-        ["name", "topic", "filter", "enable_message_ordering", "postrider.start", "detached"]
-    {
+    for fixed in [
+        "name",
+        "topic",
+        "filter",
+        "enable_message_ordering",
+        "postrider.filter",
+        "postrider.start",
+        "detached",
+    ] {
         let error = Field::parse(fixed).unwrap_err();
         assert_eq!(error.field, "update_mask");
         assert!(error.problem.contains("cannot be changed"), "{error}");

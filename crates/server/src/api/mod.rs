@@ -7,6 +7,7 @@ mod backups;
 mod figures;
 mod lanes;
 mod letters;
+mod live;
 mod paging;
 mod peeking;
 mod seek;
@@ -27,6 +28,7 @@ pub(crate) use attempts::{AttemptsPage, ListAttempts};
 pub(crate) use backups::Backups;
 pub(crate) use lanes::{LanesPage, ListLanes};
 pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
+pub(crate) use live::{LIVE_BATCH_MAX, LIVE_TURN, ListLive};
 pub(crate) use peeking::PeekMessages;
 pub(crate) use subscriptions::Warned;
 

@@ -1,6 +1,7 @@
 //! The program's settings: read from their sources, typed, checked once.
 
 mod alerts;
+mod live;
 mod push;
 mod resources;
 mod sources;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 pub use alerts::Alerts;
+pub use live::{Live, Quota};
 pub use push::{PrivateNetworks, Push};
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
 pub(crate) use units::parse_duration;
@@ -86,6 +88,8 @@ pub struct Config {
     pub push: Push,
     /// How alerts are watched for.
     pub alerts: Alerts,
+    /// How live subscriptions are kept.
+    pub live: Live,
     /// What clients may take up.
     pub limits: Limits,
     /// What is logged.
@@ -324,6 +328,7 @@ impl Config {
         self.dead_letter.check()?;
         self.push.check()?;
         self.alerts.check()?;
+        self.live.check()?;
         self.log.check()?;
         self.metrics.check()?;
         self.limits.check()

@@ -22,6 +22,8 @@ use crate::status::Result;
 pub(crate) struct Extras {
     /// Where it starts.
     pub(crate) start: Option<Start>,
+    /// Which messages it wants, in the CEL spelling.
+    pub(crate) filter: Option<String>,
     /// Whether all its messages are one lane.
     pub(crate) fifo: Option<bool>,
     /// Whether delivery is held back.
@@ -83,7 +85,7 @@ pub(crate) fn subscription_from_wire(
         message_retention: subscription_retention(&wire)?,
         expiration: expiration(&wire)?,
         message_ordering: wire.enable_message_ordering,
-        filter: filter(&wire.filter)?,
+        filter: filter(&wire.filter, extras.filter.as_deref().unwrap_or_default())?,
         retry_policy,
         dead_letter_policy: dead_letter_policy.transpose()?,
         exactly_once: wire.enable_exactly_once_delivery,
@@ -162,7 +164,7 @@ pub(super) fn settings_to_wire(settings: &Subscription) -> pubsub::Subscription 
         expiration_policy: Some(pubsub::ExpirationPolicy {
             ttl: settings.expiration.map(Into::into),
         }),
-        filter: settings.filter.as_ref().map(|filter| filter.text().to_owned()).unwrap_or_default(),
+        filter: google_filter(&settings),
         dead_letter_policy: dead_letter_policy.map(policy::dead_letter_policy_to_wire),
         retry_policy: settings.retry_policy.map(policy::retry_policy_to_wire),
         detached: settings.detached,
@@ -282,9 +284,23 @@ fn refuse_field(wire: &pubsub::Subscription, field: &'static str) -> Result<()> 
     refuse(field, is_given)
 }
 
-/// The empty text is no filter.
-fn filter(text: &str) -> Result<Option<Filter>, Invalid> {
-    if text.is_empty() { Ok(None) } else { Filter::parse("filter", text).map(Some) }
+/// The filter, in Google's language or in the CEL spelling. The empty text is no filter.
+fn filter(text: &str, cel: &str) -> Result<Option<Filter>, Invalid> {
+    const OURS: &str = "postrider.filter";
+    match (text, cel) {
+        ("", "") => Ok(None),
+        (_, "") => Filter::parse("filter", text).map(Some),
+        ("", _) => {
+            Filter::parse_cel(OURS, cel).map(Some).map_err(|refusal| refusal.invalid().clone())
+        }
+        _ => Err(Invalid::new(OURS, "given together with filter, which says the same; give one")),
+    }
+}
+
+/// The filter's text if Google's clients can read it; one in the CEL spelling is shown as ours.
+fn google_filter(settings: &Subscription) -> String {
+    let filter = settings.filter.as_ref().filter(|filter| !filter.is_cel());
+    filter.map(|filter| filter.text().to_owned()).unwrap_or_default()
 }
 
 fn lane_by(key: String) -> Option<String> {

@@ -1,5 +1,6 @@
 //! gRPC: which service a call is for, and what is special about the transport.
 
+mod live;
 mod publisher;
 mod streaming_pull;
 mod subscriber;
@@ -21,6 +22,7 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service as _;
+use wire::live::live_server::LiveServer;
 use wire::pubsub::publisher_server::PublisherServer;
 use wire::pubsub::subscriber_server::SubscriberServer;
 
@@ -29,7 +31,7 @@ use warnings::Warnings;
 use crate::api::Api;
 use crate::net::Paced;
 
-/// What calls of the two services of Pub/Sub are answered with.
+/// What calls of the services of Pub/Sub and of ours are answered with.
 #[derive(Clone)]
 pub(crate) struct Service {
     api: Api,
@@ -42,17 +44,20 @@ pub(crate) struct Service {
 pub(crate) struct Grpc {
     publisher: PublisherServer<Service>,
     subscriber: SubscriberServer<Service>,
+    live: LiveServer<Service>,
     /// Health and reflection, which are not called often enough to have a way of their own.
     others: Routes,
     body_timeout: Duration,
 }
 
 /// The services whose health is reported, besides the server as a whole.
-pub(crate) const SERVICES: [&str; 2] =
-    ["google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber"];
+pub(crate) const SERVICES: [&str; 3] =
+    ["google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber", "postrider.live.v1.Live"];
 
 const PUBLISHER: &str = "/google.pubsub.v1.Publisher/";
 const SUBSCRIBER: &str = "/google.pubsub.v1.Subscriber/";
+const LIVE: &str = "/postrider.live.v1.Live/";
+const LIVE_STREAM: &str = "/postrider.live.v1.Live/Stream";
 const STREAMING_PULL: &str = "/google.pubsub.v1.Subscriber/StreamingPull";
 
 /// Whether a request is a gRPC call, whatever it is for.
@@ -74,6 +79,7 @@ impl Grpc {
         let publisher = PublisherServer::new(service.clone())
             .accept_compressed(CompressionEncoding::Gzip)
             .max_decoding_message_size(REQUEST_BYTES_MAX);
+        let live = LiveServer::new(service.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
         let subscriber = SubscriberServer::new(service)
             .accept_compressed(CompressionEncoding::Gzip)
             .max_decoding_message_size(REQUEST_BYTES_MAX);
@@ -82,7 +88,7 @@ impl Grpc {
             .add_service(describe().build_v1()?)
             .add_service(describe().build_v1alpha()?)
             .prepare();
-        Ok(Self { publisher, subscriber, others, body_timeout })
+        Ok(Self { publisher, subscriber, live, others, body_timeout })
     }
 
     /// Hands a call to its service. No layers in between: this is the hot path.
@@ -96,6 +102,10 @@ impl Grpc {
             let pause_max = (path != STREAMING_PULL).then_some(self.body_timeout);
             let request = self.paced(request, pause_max);
             Answer(self.subscriber.clone().call(request))
+        } else if path.starts_with(LIVE) {
+            let pause_max = (path != LIVE_STREAM).then_some(self.body_timeout);
+            let request = self.paced(request, pause_max);
+            Answer(self.live.clone().call(request))
         } else {
             let request = self.paced(request, None);
             Answer(Box::pin(self.others.clone().call(request)))

@@ -5,6 +5,7 @@
 //!   table: the name, unit and help of each ───────────────►
 //! ```
 
+mod live;
 mod machine;
 mod rows;
 mod series;
@@ -83,6 +84,7 @@ impl Metrics {
         self.write_subscriptions(&mut out, &figures);
         self.write_alerts(&mut out);
         self.write_topics(&mut out);
+        live::write(&mut out, &self.broker.live().figures(0));
         self.write_log(&mut out);
         self.write_machine(&mut out);
         gauge(&mut out, &table::SUBSCRIPTIONS, figures.len() as u64);

@@ -61,6 +61,8 @@ const FIFO: &[&str] = &["subscription_id"];
 const CLASS: &[&str] = &["subscription", "class"];
 const ALERT: &[&str] = &["rule", "severity", "state"];
 const VERSION: &[&str] = &["version"];
+const GATEWAY: &[&str] = &["gateway"];
+const TENANT: &[&str] = &["tenant"];
 
 macro_rules! metrics {
     ($($id:ident = $kind:ident, $name:literal, $unit:literal, $labels:ident, $help:literal;)*) => {
@@ -118,6 +120,37 @@ metrics! {
         "Messages in a commit group; none where it only carried acks.";
     GROUP_BYTES = Histogram, "postrider_commit_group_bytes", "bytes", SERVER,
         "Bytes of a commit group.";
+    LIVE_REGISTERED = Counter, "postrider_live_subscriptions", "", SERVER,
+        "Live subscriptions registered; renewals do not count.";
+    LIVE_ACTIVE = Gauge, "postrider_live_subscriptions_active", "", SERVER,
+        "Live subscriptions there are now.";
+    LIVE_EXPIRED = Counter, "postrider_live_subscriptions_expired", "", SERVER,
+        "Live subscriptions that expired for want of a heartbeat.";
+    LIVE_UNREGISTERED = Counter, "postrider_live_subscriptions_unregistered", "", SERVER,
+        "Live subscriptions that were removed.";
+    LIVE_BY_GATEWAY = Gauge, "postrider_live_subscriptions_by_gateway", "", GATEWAY,
+        "Live subscriptions of the gateways with the most; all other gateways are under other.";
+    LIVE_BY_TENANT = Gauge, "postrider_live_subscriptions_by_tenant", "", TENANT,
+        "Live subscriptions of the tenants with the most; all other tenants are under other.";
+    LIVE_REGISTRATION_TIME = Histogram, "postrider_live_registration_duration_seconds", "seconds",
+        SERVER, "How long registrations took, refused ones included.";
+    LIVE_REGISTRATION_ERRORS = Counter, "postrider_live_registration_errors", "", SERVER,
+        "Registrations that were refused.";
+    LIVE_RENEWAL_TIME = Histogram, "postrider_live_renewal_duration_seconds", "seconds", SERVER,
+        "How long heartbeats took, refused ones included.";
+    LIVE_RENEWAL_ERRORS = Counter, "postrider_live_renewal_errors", "", SERVER,
+        "Heartbeats that were refused.";
+    LIVE_STREAMS = Gauge, "postrider_live_streams", "", SERVER, "Streams of gateways that are open.";
+    LIVE_MESSAGES = Counter, "postrider_live_messages", "", SERVER,
+        "Messages that were matched against live subscriptions.";
+    LIVE_UNREADABLE = Counter, "postrider_live_unreadable_messages", "", SERVER,
+        "Of these, those whose data was looked into and is not JSON, or longer than 1 MiB.";
+    LIVE_FRAMES = Counter, "postrider_live_frames", "", SERVER,
+        "Frames made for gateways, one for each message and gateway.";
+    LIVE_RESYNCS = Counter, "postrider_live_resyncs", "", SERVER,
+        "Times that frames were lost to a gateway, and it was told to fetch anew.";
+    LIVE_BUFFER = Gauge, "postrider_live_buffer_bytes", "bytes", SERVER,
+        "About how many bytes the frames take that are kept for gateways.";
     LOG_BYTES = Gauge, "postrider_log_bytes", "bytes", SERVER,
         "Bytes of the write-ahead log in use; with the memory engine, of all messages kept.";
     DISK_USED = Gauge, "postrider_disk_used_bytes", "bytes", SERVER,

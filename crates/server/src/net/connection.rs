@@ -2,20 +2,22 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::UPGRADE;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::Phase;
+use super::admission::Place;
 use super::stream::{Version, detect};
+use super::{Open, Phase};
 use crate::config::Limits;
 
 /// What answers requests. Every connection gets a clone.
@@ -45,6 +47,38 @@ impl<F> Front for F where
         + Sync
         + 'static
 {
+}
+
+/// A connection's place among those open. It is kept until the last clone is gone.
+#[derive(Clone)]
+pub(crate) struct Held {
+    _place: Arc<(Place, Open)>,
+}
+
+impl Held {
+    pub(super) fn new(place: Place, open: Open) -> Self {
+        Self { _place: Arc::new((place, open)) }
+    }
+}
+
+/// Hands the place on to what a connection may be upgraded to, which outlives it.
+#[derive(Clone)]
+struct Holding<F> {
+    front: F,
+    held: Held,
+}
+
+impl<F: Front> Service<Request<Incoming>> for Holding<F> {
+    type Response = F::Response;
+    type Error = Infallible;
+    type Future = F::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> F::Future {
+        if request.headers().contains_key(UPGRADE) {
+            request.extensions_mut().insert(self.held.clone());
+        }
+        self.front.call(request)
+    }
 }
 
 /// Bytes of the headers of one request, at most.
@@ -99,6 +133,7 @@ pub(super) async fn run<F: Front>(
     tcp: TcpStream,
     front: F,
     settings: &Settings,
+    held: Held,
     phase: watch::Receiver<Phase>,
 ) {
     // Answers are written whole, so waiting for more to send only costs time. A socket that
@@ -114,21 +149,28 @@ pub(super) async fn run<F: Front>(
     };
     let io = TokioIo::new(stream);
     match version {
-        Version::Http1 => drive(settings.http1.serve_connection(io, front), phase).await,
-        Version::Http2 => drive(settings.http2.serve_connection(io, front), phase).await,
+        Version::Http1 => {
+            let connection = settings.http1.serve_connection(io, Holding { front, held });
+            let connection = connection.with_upgrades();
+            drive(connection, |connection| connection.graceful_shutdown(), phase).await;
+        }
+        Version::Http2 => {
+            let connection = settings.http2.serve_connection(io, front);
+            drive(connection, |connection| connection.graceful_shutdown(), phase).await;
+        }
     }
 }
 
-async fn drive<C>(connection: C, mut phase: watch::Receiver<Phase>)
-where
-    C: GracefulConnection,
-    C::Error: std::fmt::Display,
-{
+async fn drive<C: Future<Output = hyper::Result<()>>>(
+    connection: C,
+    shut_down: impl Fn(Pin<&mut C>),
+    mut phase: watch::Receiver<Phase>,
+) {
     let mut connection = pin!(connection);
     loop {
         match *phase.borrow_and_update() {
             Phase::Serving => {}
-            Phase::Draining => connection.as_mut().graceful_shutdown(),
+            Phase::Draining => shut_down(connection.as_mut()),
             Phase::Closed => return,
         }
         tokio::select! {

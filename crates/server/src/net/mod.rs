@@ -19,7 +19,7 @@ use crate::config::Limits;
 use admission::Admission;
 pub(crate) use admission::Connections;
 pub(crate) use body::{Paced, Stalled};
-pub(crate) use connection::Front;
+pub(crate) use connection::{Front, Held};
 
 /// How far the server is on its way to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,9 @@ pub(crate) enum Phase {
     /// Drops what is left.
     Closed,
 }
+
+/// Held by every connection, so that it is known when the last of them has ended.
+type Open = mpsc::Sender<()>;
 
 /// A pause after a failed accept, such as when no file descriptor is left: the loop must neither
 /// spin nor end.
@@ -48,7 +51,7 @@ pub(crate) async fn serve<F: Front>(
     let admission = Arc::new(Admission::new(&limits, connections));
     let settings = Arc::new(connection::Settings::new(&limits));
     // Every connection holds a sender, so the channel closes with the last of them.
-    let (open, mut all_closed) = mpsc::channel::<()>(1);
+    let (open, mut all_closed): (Open, _) = mpsc::channel(1);
     let mut is_failing = false;
     while *phase.borrow_and_update() == Phase::Serving {
         let accepted = tokio::select! {
@@ -74,8 +77,9 @@ pub(crate) async fn serve<F: Front>(
         let (front, settings) = (front.clone(), Arc::clone(&settings));
         let (phase, open) = (phase.clone(), open.clone());
         broker::spawn::named("connection", async move {
-            connection::run(stream, front, &settings, phase).await;
-            drop((place, open));
+            let held = Held::new(place, open);
+            connection::run(stream, front, &settings, held.clone(), phase).await;
+            drop(held);
         });
     }
     drop((listener, open));

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -41,7 +42,19 @@ pub(super) async fn detect(
         };
         // Pings find out about a silent HTTP/2 client; HTTP/1 has none.
         let write_timeout = (version == Version::Http1).then_some(write_timeout);
+        if let Some(timeout) = write_timeout {
+            end_if_gone(&tcp, timeout);
+        }
         return Ok(Some((version, Stream { tcp, seen, write_timeout, stalled: None })));
+    }
+}
+
+/// A peer that is gone without a word takes no bytes, and the system would go on sending for a
+/// quarter of an hour. A socket that cannot be set so still works.
+fn end_if_gone(tcp: &TcpStream, timeout: Duration) {
+    let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = set_tcp_user_timeout(tcp, timeout_ms) {
+        tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
 }
 

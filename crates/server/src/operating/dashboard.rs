@@ -79,6 +79,7 @@ fn sections() -> Vec<Section> {
         section("Deliveries", deliveries()),
         section("Push", push()),
         section("Dead letters and FIFO", letters()),
+        section("Live subscriptions", live()),
         section("Log, disk and process", machine()),
     ]
 }
@@ -126,6 +127,27 @@ fn letters() -> Vec<Panel> {
         now("FIFO: messages that wait", &table::FIFO_QUEUE_DEPTH),
         now("FIFO: blocked for", &table::FIFO_BLOCKED),
         now("FIFO: failed attempts of the first", &table::FIFO_ATTEMPTS),
+    ]
+}
+
+fn live() -> Vec<Panel> {
+    vec![
+        now("Live subscriptions", &table::LIVE_ACTIVE),
+        now("Live subscriptions by gateway", &table::LIVE_BY_GATEWAY),
+        now("Live subscriptions by tenant", &table::LIVE_BY_TENANT),
+        rate("Registered", &table::LIVE_REGISTERED),
+        rate("Expired", &table::LIVE_EXPIRED),
+        rate("Removed", &table::LIVE_UNREGISTERED),
+        quantiles("Time to register", &table::LIVE_REGISTRATION_TIME),
+        rate("Registrations refused", &table::LIVE_REGISTRATION_ERRORS),
+        quantiles("Time to renew", &table::LIVE_RENEWAL_TIME),
+        rate("Heartbeats refused", &table::LIVE_RENEWAL_ERRORS),
+        now("Streams of gateways", &table::LIVE_STREAMS),
+        now("Frames kept", &table::LIVE_BUFFER),
+        rate("Messages matched", &table::LIVE_MESSAGES),
+        rate("Messages that are not JSON", &table::LIVE_UNREADABLE),
+        rate("Frames", &table::LIVE_FRAMES),
+        rate("Frames lost", &table::LIVE_RESYNCS),
     ]
 }
 

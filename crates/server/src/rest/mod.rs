@@ -34,6 +34,8 @@ use tonic::body::Body;
 use wire::json;
 use wire::rest::{Match, NoRoute, route};
 
+pub(crate) use postrider::show_time;
+
 use crate::api::Api;
 use crate::metrics::Metrics;
 use crate::net::{Paced, Phase, Stalled};
@@ -133,7 +135,7 @@ fn no_route(none: NoRoute, path: &str) -> Refusal {
 }
 
 /// Reads a whole body, within the bounds of size and pace.
-async fn read(body: Paced) -> Result<Bytes> {
+pub(crate) async fn read(body: Paced) -> Result<Bytes> {
     if body.size_hint().lower() > JSON_BYTES_MAX as u64 {
         return Err(too_long());
     }
@@ -169,12 +171,17 @@ fn check_path_field(found: &Match, body: Option<&Value>) -> Result<()> {
     }
 }
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=UTF-8");
 
-fn response(code: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Response<Body> {
+/// An answer with a body of that media type.
+pub(crate) fn response(
+    code: StatusCode,
+    kind: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::new(body.into())));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, kind);

@@ -105,6 +105,7 @@ fn read(place: &str, object: Map<String, Value>) -> Result<Extras, Invalid> {
         let field = format!("{place}{name}");
         match name.as_str() {
             "start" => extras.start = start(&field, &value)?,
+            "filter" => extras.filter = text(&field, value)?,
             "fifo" => extras.fifo = switch(&field, &value)?,
             "paused" => extras.paused = switch(&field, &value)?,
             "poison" => extras.poison = poison(&field, value)?,
@@ -258,6 +259,9 @@ fn show_with(
 fn show_ours(settings: &domain::Subscription, secret: Option<&Secret>, now: Timestamp) -> Value {
     let mut ours = Map::new();
     ours.insert("start".to_owned(), show_start(settings.start));
+    if let Some(filter) = settings.filter.as_ref().filter(|filter| filter.is_cel()) {
+        ours.insert("filter".to_owned(), filter.text().into());
+    }
     ours.insert("fifo".to_owned(), settings.fifo.into());
     ours.insert("paused".to_owned(), settings.paused.into());
     ours.insert("poison".to_owned(), settings.poison.to_string().into());
@@ -290,7 +294,7 @@ fn show_start(start: Start) -> Value {
 }
 
 /// A time as RFC 3339 has it.
-pub(super) fn show_time(time: Timestamp) -> Value {
+pub(crate) fn show_time(time: Timestamp) -> Value {
     let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
     json!(protobuf::Timestamp::from_unix_micros(micros))
 }

@@ -42,7 +42,7 @@ pub(crate) use each_engine;
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) address: SocketAddr,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 /// Settings for a server on a free port; `more` is TOML with sections.
@@ -63,7 +63,12 @@ impl Rig {
     pub(crate) async fn with(engine: &str, more: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let server = Server::start(&config(&folder, engine, more)).await.unwrap();
-        Self { address: server.address(), server, _folder: folder }
+        Self { address: server.address(), server, _folder: Some(folder) }
+    }
+
+    /// A server in a folder that the caller keeps.
+    pub(crate) fn on(server: Server) -> Self {
+        Self { address: server.address(), server, _folder: None }
     }
 
     pub(crate) async fn stop(self) {
@@ -99,6 +104,10 @@ impl Rig {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.call("GET", path, None).await
+    }
+
+    pub(crate) async fn get_owned(&self, path: String) -> Answer {
+        self.get(&path).await
     }
 
     pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
@@ -171,15 +180,25 @@ pub(crate) async fn call(
     path: &str,
     body: impl Into<Bytes>,
 ) -> Answer {
+    call_with(address, verb, path, body, &[]).await
+}
+
+/// The same with headers.
+pub(crate) async fn call_with(
+    address: SocketAddr,
+    verb: &str,
+    path: &str,
+    body: impl Into<Bytes>,
+    headers: &[(&str, &str)],
+) -> Answer {
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    let request = Request::builder()
-        .method(verb)
-        .uri(path)
-        .header(header::HOST, "test")
-        .body(Full::new(body.into()))
-        .unwrap();
+    let mut request = Request::builder().method(verb).uri(path).header(header::HOST, "test");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(body.into())).unwrap();
     let answered = async {
         let response = sender.send_request(request).await.unwrap();
         let code = response.status();

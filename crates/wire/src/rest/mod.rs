@@ -8,8 +8,14 @@ mod table;
 
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
+pub use request::query;
 pub use route::{Match, NoRoute, route};
 pub use table::METHODS;
+
+/// One segment of a path, percent-decoded, slashes too. None if it is not well-formed.
+pub fn segment(text: &str) -> Option<String> {
+    percent::decode(text, percent::Slash::Decoded)
+}
 
 /// One way to make a call over REST.
 ///

@@ -31,9 +31,8 @@ impl Match {
     /// The path wins over a field of the body; a field both in body and query is an error.
     pub fn request(&self, query: &str, body: Option<Value>) -> Result<Value, JsonError> {
         let mut request = self.place_body(body)?;
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decode_query(name)?, decode_query(value)?);
+        for pair in self::query(query) {
+            let (name, value) = pair?;
             if name.starts_with('$') || TRANSPORT_PARAMETERS.contains(&name.as_str()) {
                 continue;
             }
@@ -58,6 +57,14 @@ impl Match {
             Body::None => Err(JsonError::new("this method takes no body")),
         }
     }
+}
+
+/// The names and values of a query string, decoded, in their order.
+pub fn query(text: &str) -> impl Iterator<Item = Result<(String, String), JsonError>> {
+    text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((decode_query(name)?, decode_query(value)?))
+    })
 }
 
 fn decode_query(text: &str) -> Result<String, JsonError> {

@@ -1,9 +1,21 @@
 //! Effects that happen once: what was handled is kept beside what it did, in one transaction.
 
+mod document;
+mod json;
+mod memory;
+mod postgres;
+mod sqlite;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 
 use domain::Timestamp;
+
+use crate::{Failure, Outcome};
+
+pub use memory::Memory;
+pub use postgres::Postgres;
+pub use sqlite::Sqlite;
 
 /// A store in which an effect and the note that it happened are one transaction.
 pub trait Effects: Send + Sync + 'static {
@@ -95,9 +107,74 @@ pub enum Applied {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// May go well later.
-    Transient(crate::Failure),
+    Transient(Failure),
     /// Goes well once the set-up is put right.
-    Config(crate::Failure),
+    Config(Failure),
     /// Can never go well: what was to be written is wrong.
-    Refused(crate::Failure),
+    Refused(Failure),
+}
+
+/// What an own transaction of a program came to, where it is noted that a message was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Once<T> {
+    /// It was done now, and this is what it returned.
+    Done(T),
+    /// The message had been handled before: nothing was done.
+    Duplicate,
+}
+
+/// Where and until when it is noted that a message was handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Where.
+    pub dedupe: Path,
+    /// How long it must be kept at least.
+    pub until: Timestamp,
+}
+
+impl StoreError {
+    /// Why.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            Self::Transient(failure) | Self::Config(failure) | Self::Refused(failure) => failure,
+        }
+    }
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let failure = self.failure();
+        match &failure.code {
+            Some(code) => write!(f, "{} ({code})", failure.message),
+            None => f.write_str(&failure.message),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl From<Applied> for Outcome {
+    fn from(applied: Applied) -> Self {
+        match applied {
+            Applied::Applied => Self::Applied,
+            Applied::Duplicate => Self::Duplicate,
+            Applied::Stale => Self::StaleIgnored,
+        }
+    }
+}
+
+impl From<StoreError> for Outcome {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Transient(failure) => Self::Transient(failure),
+            StoreError::Config(failure) => Self::Config(failure),
+            StoreError::Refused(failure) => Self::Poison(failure),
+        }
+    }
+}
+
+impl From<Result<Applied, StoreError>> for Outcome {
+    fn from(result: Result<Applied, StoreError>) -> Self {
+        result.map_or_else(Self::from, Self::from)
+    }
 }

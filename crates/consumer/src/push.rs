@@ -31,6 +31,8 @@ pub struct Options {
     pub body_timeout: Duration,
     /// At most so many requests at a time; more are answered 503 with `retry-after`.
     pub requests_max: usize,
+    /// At most so many connections at a time; more wait. For `Server` only.
+    pub connections_max: usize,
     /// The token that each request must carry; `None` = none is looked at.
     pub oidc: Option<Oidc>,
     /// Secrets, one of which each request must be signed with; none = it is not looked at.
@@ -47,6 +49,7 @@ impl Default for Options {
             body_bytes_max: 15 << 20,
             body_timeout: Duration::from_secs(30),
             requests_max: 256,
+            connections_max: 1_024,
             oidc: None,
             secrets: Vec::new(),
             shutdown_grace: Duration::from_secs(30),

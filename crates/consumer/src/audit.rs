@@ -20,8 +20,7 @@ pub(crate) struct Audit {
 impl Audit {
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
         let opened = OpenOptions::new().create(true).append(true).open(path);
-        let file =
-            opened.map_err(|source| StartError::Audit { path: path.to_owned(), source })?;
+        let file = opened.map_err(|source| StartError::Audit { path: path.to_owned(), source })?;
         Ok(Self { file: Mutex::new(file) })
     }
 

@@ -1,5 +1,7 @@
 //! Effects that happen once: what was handled is kept beside what it did, in one transaction.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod document;
 mod json;
 mod memory;
@@ -8,10 +10,11 @@ mod sqlite;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 use domain::Timestamp;
 
-use crate::{Failure, Outcome};
+use crate::{Failure, Message, Outcome, clock};
 
 pub use memory::Memory;
 pub use postgres::Postgres;
@@ -130,6 +133,28 @@ pub struct Note {
     pub dedupe: Path,
     /// How long it must be kept at least.
     pub until: Timestamp,
+}
+
+/// How long a note is kept unless it is set: Google's longest retention, 31 days, and as long as
+/// dead letters are kept, 14 days. A message cannot come again after that.
+pub const KEPT_FOR: Duration = Duration::from_secs((31 + 14) * 24 * 60 * 60);
+
+impl Note {
+    /// In this collection, under the message's own id, for as long as it may come again.
+    pub fn of(message: &Message, collection: impl Into<String>) -> Self {
+        let dedupe = Path { collection: collection.into(), id: message.dedupe_id().to_owned() };
+        Self { dedupe, until: clock::wall().plus(KEPT_FOR) }
+    }
+}
+
+impl<T> From<Result<Once<T>, StoreError>> for Outcome {
+    fn from(result: Result<Once<T>, StoreError>) -> Self {
+        match result {
+            Ok(Once::Done(_)) => Self::Applied,
+            Ok(Once::Duplicate) => Self::Duplicate,
+            Err(error) => error.into(),
+        }
+    }
 }
 
 impl StoreError {

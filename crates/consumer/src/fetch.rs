@@ -49,7 +49,9 @@ pub(crate) async fn get(url: &str) -> Result<Bytes, FetchError> {
         .header(header::ACCEPT, "application/json")
         .body(Full::default())
         .map_err(|_| FetchError::Address(url.to_owned()))?;
-    tokio::time::timeout(TIMEOUT, send(&uri, host, request)).await.map_err(|_| FetchError::Timeout)?
+    tokio::time::timeout(TIMEOUT, send(&uri, host, request))
+        .await
+        .map_err(|_| FetchError::Timeout)?
 }
 
 async fn send(uri: &Uri, host: &str, request: Request<Full<Bytes>>) -> Result<Bytes, FetchError> {
@@ -65,8 +67,8 @@ async fn send(uri: &Uri, host: &str, request: Request<Full<Bytes>>) -> Result<By
     if !is_secure {
         return exchange(stream, request).await;
     }
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| FetchError::Address(uri.to_string()))?;
+    let name =
+        ServerName::try_from(host.to_owned()).map_err(|_| FetchError::Address(uri.to_string()))?;
     exchange(connector()?.connect(name, stream).await?, request).await
 }
 

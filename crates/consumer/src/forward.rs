@@ -116,7 +116,10 @@ mod tests {
         let read = Letter::read(&domain::Message { attributes, ..domain::Message::default() });
         assert_eq!(read.subscription.unwrap().as_str(), subscription);
         assert_eq!(read.message_id.as_deref(), Some("77"));
-        assert_eq!((read.reason.as_deref(), read.class.as_deref()), (Some("poison"), Some("permanent")));
+        assert_eq!(
+            (read.reason.as_deref(), read.class.as_deref()),
+            (Some("poison"), Some("permanent"))
+        );
         assert_eq!((read.attempts, read.last_error.unwrap().len()), (Some(2), 1_024));
         assert_eq!(letter.attributes["color"], "red");
     }

@@ -69,11 +69,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(crate) fn new(
-        settings: &'a Settings,
-        known: &'a Known,
-        settled: &Settled<'a>,
-    ) -> Self {
+    pub(crate) fn new(settings: &'a Settings, known: &'a Known, settled: &Settled<'a>) -> Self {
         let Settled { message, handled, answer, took, .. } = *settled;
         let about = &handled.about;
         let failure = handled.outcome.failure();

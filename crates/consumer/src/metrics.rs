@@ -122,7 +122,12 @@ impl Metrics {
         self.put_times(&mut out);
         self.put_errors(&mut out);
         for (name, kind, help, value) in [
-            ("forwarded_total", "counter", "Poison published to dead letter topics", &self.forwarded),
+            (
+                "forwarded_total",
+                "counter",
+                "Poison published to dead letter topics",
+                &self.forwarded,
+            ),
             ("reconnects_total", "counter", "Streams opened again", &self.reconnects),
             ("leases_extended_total", "counter", "Ack deadlines moved", &self.extended),
             ("acks_refused_total", "counter", "Acks that the server refused", &self.acks_refused),

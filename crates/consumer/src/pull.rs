@@ -56,9 +56,8 @@ impl Default for Options {
 
 impl Options {
     fn check(&self) -> Result<(), StartError> {
-        let refused = |field, problem: &str| {
-            Err(StartError::Setting { field, problem: problem.to_owned() })
-        };
+        let refused =
+            |field, problem: &str| Err(StartError::Setting { field, problem: problem.to_owned() });
         if self.outstanding_messages_max == 0 {
             return refused("outstanding_messages_max", "0, must be 1 or more");
         }
@@ -116,9 +115,8 @@ fn forwarder<H: Handler>(
     subscription: &str,
 ) -> Result<Option<Forwarder>, StartError> {
     let (rules, known) = (consumer.rules(), consumer.known());
-    let forwards = rules.has_dead_letter_policy
-        && rules.poison == Poison::Forward
-        && !rules.nack_on_any_error;
+    let forwards =
+        rules.has_dead_letter_policy && rules.poison == Poison::Forward && !rules.nack_on_any_error;
     if !forwards {
         return Ok(None);
     }

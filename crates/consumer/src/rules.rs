@@ -192,14 +192,8 @@ mod tests {
         Config,
     }
 
-    const KINDS: [Kind; 6] = [
-        Kind::Applied,
-        Kind::Duplicate,
-        Kind::Stale,
-        Kind::Poison,
-        Kind::Transient,
-        Kind::Config,
-    ];
+    const KINDS: [Kind; 6] =
+        [Kind::Applied, Kind::Duplicate, Kind::Stale, Kind::Poison, Kind::Transient, Kind::Config];
 
     const S204: Settle = Settle::Status(204);
     const S400: Settle = Settle::Status(400);

@@ -54,12 +54,12 @@ impl Postgres {
         F: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, StoreError>> + Send,
     {
         let mut client = self.pool.get().await.map_err(no_connection)?;
-        let transaction = client.transaction().await.map_err(|error| failed(&error))?;
+        let transaction = client.transaction().await?;
         if !put_note(&transaction, &note.dedupe, note.until).await? {
             return Ok(Once::Duplicate);
         }
         let done = work(&transaction).await?;
-        transaction.commit().await.map_err(|error| failed(&error))?;
+        transaction.commit().await?;
         Ok(Once::Done(done))
     }
 
@@ -68,7 +68,7 @@ impl Postgres {
         let client = self.pool.get().await.map_err(no_connection)?;
         let query = "SELECT body FROM documents WHERE collection = $1 AND id = $2";
         let row = client.query_opt(query, &[&path.collection, &path.id]).await;
-        row.map_err(|error| failed(&error))?.map(|row| json::read(row.get(0))).transpose()
+        row?.map(|row| json::read(row.get(0))).transpose()
     }
 
     /// Forgets dedupe records that have expired by `now`, and says how many.
@@ -84,11 +84,11 @@ impl Postgres {
 impl Effects for Postgres {
     async fn apply(&self, write: &Write) -> Result<Applied, StoreError> {
         let mut client = self.pool.get().await.map_err(no_connection)?;
-        let transaction = client.transaction().await.map_err(|error| failed(&error))?;
+        let transaction = client.transaction().await?;
         // A transaction that is dropped is rolled back.
         let applied = apply(&transaction, write).await?;
         if applied != Applied::Duplicate {
-            transaction.commit().await.map_err(|error| failed(&error))?;
+            transaction.commit().await?;
         }
         Ok(applied)
     }
@@ -109,8 +109,7 @@ async fn apply(transaction: &Transaction<'_>, write: &Write) -> Result<Applied, 
              WHERE collection = $1 AND id = $2",
             &[collection, id, &body, &event_time],
         )
-        .await
-        .map_err(|error| failed(&error))?;
+        .await?;
     Ok(Applied::Applied)
 }
 
@@ -127,8 +126,7 @@ async fn put_note(
              ON CONFLICT DO NOTHING",
             &[&dedupe.collection, &dedupe.id, &micros(until)],
         )
-        .await
-        .map_err(|error| failed(&error))?;
+        .await?;
     Ok(rows == 1)
 }
 
@@ -145,8 +143,7 @@ async fn lock_document(
              ON CONFLICT DO NOTHING",
             &[collection, id],
         )
-        .await
-        .map_err(|error| failed(&error))?;
+        .await?;
     if made == 1 {
         return Ok(None);
     }
@@ -155,8 +152,7 @@ async fn lock_document(
             "SELECT body FROM documents WHERE collection = $1 AND id = $2 FOR UPDATE",
             &[collection, id],
         )
-        .await
-        .map_err(|error| failed(&error))?;
+        .await?;
     json::read(row.get::<_, Json>(0)).map(Some)
 }
 
@@ -171,6 +167,12 @@ fn no_connection(error: PoolError) -> StoreError {
     }
 }
 
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        failed(&error)
+    }
+}
+
 /// Whether it may go well later, by the class of the error's code.
 fn failed(error: &tokio_postgres::Error) -> StoreError {
     let code = error.code().map(SqlState::code);
@@ -178,8 +180,7 @@ fn failed(error: &tokio_postgres::Error) -> StoreError {
         Some(said) => said.to_string(),
         None => with_cause(error),
     };
-    let failure =
-        Failure { kind: "Postgres".to_owned(), code: code.map(str::to_owned), message };
+    let failure = Failure { kind: "Postgres".to_owned(), code: code.map(str::to_owned), message };
     match code.and_then(|code| code.get(..2)) {
         // Data exceptions, and rules of the tables that the data breaks.
         Some("22" | "23") => StoreError::Refused(failure),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
 
 use super::document::{Change, Fields, change};
 use super::{Applied, Effects, Note, Once, Path, StoreError, Write, json};
@@ -41,7 +43,7 @@ impl Sqlite {
     /// Opens the file, and makes it and its tables if they are not there. A commit is on the disk
     /// when it is answered.
     pub fn open(file: &File) -> Result<Self, StoreError> {
-        Self::over(Connection::open(file).map_err(failed)?)
+        Self::over(Connection::open(file)?)
     }
 
     /// Uses a connection that was opened elsewhere, and makes the tables.
@@ -52,7 +54,7 @@ impl Sqlite {
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.execute_batch(TABLES)
         };
-        prepare().map_err(failed)?;
+        prepare()?;
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
     }
 
@@ -82,9 +84,8 @@ impl Sqlite {
     /// Forgets dedupe records that have expired by `now`, and says how many.
     pub async fn purge(&self, now: Timestamp) -> Result<u64, StoreError> {
         self.transact(move |transaction| {
-            let purged = transaction
-                .execute("DELETE FROM dedupe WHERE expires <= ?1", [micros(now)])
-                .map_err(failed)?;
+            let purged =
+                transaction.execute("DELETE FROM dedupe WHERE expires <= ?1", [micros(now)])?;
             Ok(purged as u64)
         })
         .await
@@ -101,9 +102,9 @@ impl Sqlite {
         let done = tokio::task::spawn_blocking(move || {
             let mut connection = connection.lock();
             let behavior = TransactionBehavior::Immediate;
-            let transaction = connection.transaction_with_behavior(behavior).map_err(failed)?;
+            let transaction = connection.transaction_with_behavior(behavior)?;
             let done = work(&transaction)?;
-            transaction.commit().map_err(failed)?;
+            transaction.commit()?;
             Ok(done)
         });
         done.await.unwrap_or_else(|error| {
@@ -136,8 +137,7 @@ fn apply(transaction: &Transaction<'_>, write: &Write) -> Result<Applied, StoreE
                  event_time = max(coalesce(event_time, excluded.event_time),
                      coalesce(excluded.event_time, event_time))",
         )
-        .and_then(|mut put| put.execute(params![collection, id, body, event_time]))
-        .map_err(failed)?;
+        .and_then(|mut put| put.execute(params![collection, id, body, event_time]))?;
     Ok(Applied::Applied)
 }
 
@@ -162,8 +162,7 @@ fn fields(transaction: &Transaction<'_>, path: &Path) -> Result<Option<Fields>, 
     let Path { collection, id } = path;
     let body: Option<String> = transaction
         .prepare_cached("SELECT body FROM documents WHERE collection = ?1 AND id = ?2")
-        .and_then(|mut get| get.query_row(params![collection, id], |row| row.get(0)).optional())
-        .map_err(failed)?;
+        .and_then(|mut get| get.query_row(params![collection, id], |row| row.get(0)).optional())?;
     let Some(body) = body else { return Ok(None) };
     let body = serde_json::from_str(&body).map_err(|error| {
         let problem = format!("the body of {collection}/{id} is not JSON: {error}");
@@ -174,6 +173,12 @@ fn fields(transaction: &Transaction<'_>, path: &Path) -> Result<Option<Fields>, 
 
 fn micros(time: Timestamp) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        failed(error)
+    }
 }
 
 fn failed(error: rusqlite::Error) -> StoreError {

@@ -153,8 +153,7 @@ impl<H: Handler> Runner<H> {
     /// Exactly-once: an ack that failed for now is sent again; one that is void is only counted,
     /// for the message comes again and is a duplicate then.
     fn confirmed(&mut self, confirmation: AcknowledgeConfirmation) {
-        let refused =
-            confirmation.invalid_ack_ids.len() + confirmation.unordered_ack_ids.len();
+        let refused = confirmation.invalid_ack_ids.len() + confirmation.unordered_ack_ids.len();
         self.consumer.metrics().count_acks_refused(refused);
         for ack_id in confirmation.temporary_failed_ack_ids {
             self.outbox.ack(ack_id);
@@ -312,25 +311,26 @@ impl<H: Handler> Runner<H> {
     async fn flush(&mut self) {
         let (subscription, deadline) = (self.subscription.clone(), self.options.ack_deadline);
         while let Some(call) = self.outbox.next_call(&subscription, deadline) {
-            if let Err(status) = self.call(call).await {
+            // Only the connection is borrowed: the stream inside `self` must not be shared.
+            if let Err(status) = tell(&self.connection, call).await {
                 // Leases run out by themselves, and what was acked comes again as a duplicate.
                 tracing::warn!(subscription, %status, "the server was not told of some acks");
             }
         }
     }
+}
 
-    async fn call(&self, call: Call) -> Result<(), tonic::Status> {
-        let mut client = self.connection.subscriber();
-        match call {
-            Call::Acknowledge(call) => {
-                client.acknowledge(self.connection.call(call).await?).await?;
-            }
-            Call::ModifyAckDeadline(call) => {
-                client.modify_ack_deadline(self.connection.call(call).await?).await?;
-            }
+async fn tell(connection: &Connection, call: Call) -> Result<(), tonic::Status> {
+    let mut client = connection.subscriber();
+    match call {
+        Call::Acknowledge(call) => {
+            client.acknowledge(connection.call(call).await?).await?;
         }
-        Ok(())
+        Call::ModifyAckDeadline(call) => {
+            client.modify_ack_deadline(connection.call(call).await?).await?;
+        }
     }
+    Ok(())
 }
 
 /// Waits until a request can be sent; for ever where there is nothing to send or no stream.

@@ -155,8 +155,7 @@ impl<H: Handler> Gate<H> {
         let answered = refused(Settle::Status(status));
         let retryable = !matches!(handled.outcome, Outcome::Poison(_));
         let answered = crate::rules::Answer { retryable, ..answered };
-        let settled =
-            Settled { message: &message, way, handled: &handled, answer: answered, took };
+        let settled = Settled { message: &message, way, handled: &handled, answer: answered, took };
         self.consumer.tell(&settled);
         response(status, &handled.outcome)
     }

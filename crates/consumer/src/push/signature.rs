@@ -51,7 +51,8 @@ impl Verifier {
 
     fn is_right(&self, signature: &str, signed: &[u8]) -> bool {
         let decoded = signature.strip_prefix("v1,").and_then(|text| STANDARD.decode(text).ok());
-        let right = |tag: Vec<u8>| self.keys.iter().any(|key| hmac::verify(key, signed, &tag).is_ok());
+        let right =
+            |tag: Vec<u8>| self.keys.iter().any(|key| hmac::verify(key, signed, &tag).is_ok());
         decoded.is_some_and(right)
     }
 }

@@ -91,10 +91,10 @@ mod tests {
         assert!(is_unwrapped(&headers));
         let message = read(&headers, Bytes::from_static(b"\xff")).unwrap();
         assert_eq!((message.id.as_str(), &message.data[..]), ("7", &b"\xff"[..]));
-        assert_eq!(message.attributes.into_iter().collect::<Vec<_>>(), [(
-            "color".to_owned(),
-            "red".to_owned()
-        )]);
+        assert_eq!(
+            message.attributes.into_iter().collect::<Vec<_>>(),
+            [("color".to_owned(), "red".to_owned())]
+        );
         assert_eq!(message.ordering_key, "k");
         assert_eq!(message.delivery_attempt, Some(3));
         assert_eq!(message.publish_time, clock::parse("2027-01-15T08:00:00Z"));

@@ -27,7 +27,7 @@ const KEYS_MAX: usize = 100;
 #[derive(Clone, Debug)]
 pub enum Keys {
     /// Fetched from this address, such as Google's
-    /// `https://www.googleapis.com/oauth2/v3/certs` or Postrider's `/.well-known/jwks.json`.
+    /// `https://www.googleapis.com/oauth2/v3/certs`; Postrider has them under `/oauth2/v3/certs`.
     Url(String),
     /// This text.
     Set(String),
@@ -85,11 +85,7 @@ impl KeyRing {
     }
 
     /// The key of this id; `None` if there is none. An error if the keys cannot be had.
-    pub(super) async fn key(
-        &self,
-        id: &str,
-        now: Timestamp,
-    ) -> Result<Option<Arc<Key>>, String> {
+    pub(super) async fn key(&self, id: &str, now: Timestamp) -> Result<Option<Arc<Key>>, String> {
         let mut kept = self.kept.lock().await;
         let Some(url) = &self.url else { return Ok(kept.set.get(id).cloned()) };
         if kept.wants_fetch(id, now) {
@@ -150,8 +146,8 @@ struct Jwk {
 
 /// The keys of a set that can be used here; others are skipped.
 fn read(text: &[u8]) -> Result<Set, String> {
-    let jwks: Jwks = serde_json::from_slice(text)
-        .map_err(|error| format!("not a JSON Web Key Set: {error}"))?;
+    let jwks: Jwks =
+        serde_json::from_slice(text).map_err(|error| format!("not a JSON Web Key Set: {error}"))?;
     let signs = |jwk: &&Jwk| jwk.usage.as_deref().is_none_or(|usage| usage == "sig");
     let usable = jwks.keys.iter().take(KEYS_MAX).filter(signs);
     let keys: HashMap<_, _> =

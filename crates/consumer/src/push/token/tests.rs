@@ -1,7 +1,6 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use aws_lc_rs::encoding::AsBigEndian;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{
@@ -25,13 +24,12 @@ fn encoded(bytes: impl AsRef<[u8]>) -> String {
 }
 
 fn key_set() -> String {
-    let rsa = RSA.public_key();
-    let modulus = rsa.modulus().big_endian_without_leading_zero().to_vec();
-    let exponent = rsa.exponent().big_endian_without_leading_zero().to_vec();
+    // The key of 2,048 bits as DER has it: a sequence of the modulus and 65,537.
+    let modulus = &RSA.public_key().as_ref()[9..265];
     let point = P256.public_key().as_ref();
     json!({"keys": [
         {"kid": "r", "kty": "RSA", "use": "sig", "alg": "RS256",
-            "n": encoded(modulus), "e": encoded(exponent)},
+            "n": encoded(modulus), "e": "AQAB"},
         {"kid": "e", "kty": "EC", "crv": "P-256",
             "x": encoded(&point[1..33]), "y": encoded(&point[33..])},
         {"kid": "other", "kty": "oct", "k": "AAAA"},

@@ -20,7 +20,7 @@ impl Handler for Orders {
     }
 
     async fn handle(&self, order: Self::Event, message: &Message) -> Handled {
-        let kept = self.0.in_transaction(&Note::of(message, "orders"), move |sql| {
+        let kept = self.0.in_transaction(Note::of(message, "orders"), move |sql| {
             sql.execute("CREATE TABLE IF NOT EXISTS orders (body TEXT)", [])?;
             Ok(sql.execute("INSERT INTO orders VALUES (?1)", [order.to_string()])?)
         });

@@ -48,7 +48,7 @@ impl Postgres {
 
     /// Runs `work` in a transaction that also notes the message, if it is not noted already. When
     /// `work` fails nothing happens. It must use the transaction only.
-    pub async fn in_transaction<T, F>(&self, note: &Note, work: F) -> Result<Once<T>, StoreError>
+    pub async fn in_transaction<T, F>(&self, note: Note, work: F) -> Result<Once<T>, StoreError>
     where
         T: Send,
         F: for<'a> FnOnce(&'a Transaction<'a>) -> BoxFuture<'a, Result<T, StoreError>> + Send,

@@ -60,12 +60,11 @@ impl Sqlite {
 
     /// Runs `work` in a transaction that also notes the message, if it is not noted already. When
     /// `work` fails nothing happens. It must use the transaction only.
-    pub async fn in_transaction<T, F>(&self, note: &Note, work: F) -> Result<Once<T>, StoreError>
+    pub async fn in_transaction<T, F>(&self, note: Note, work: F) -> Result<Once<T>, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        let note = note.clone();
         self.transact(move |transaction| {
             if !put_note(transaction, &note.dedupe, note.until)? {
                 return Ok(Once::Duplicate);

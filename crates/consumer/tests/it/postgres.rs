@@ -123,9 +123,9 @@ fn path(collection: &str, id: &str) -> Path {
 async fn own_sql_and_the_note_are_one_transaction(cluster: &Cluster, store: &Postgres) {
     let client = cluster.pool(1).get().await.unwrap();
     client.batch_execute("CREATE TABLE orders (id text)").await.unwrap();
-    let note = Note { dedupe: path("notes", "m1"), until: Timestamp(u64::MAX) };
+    let note = || Note { dedupe: path("notes", "m1"), until: Timestamp(u64::MAX) };
     let add = |id: &'static str, fails: bool| {
-        store.in_transaction(&note, move |transaction| {
+        store.in_transaction(note(), move |transaction| {
             async move {
                 transaction.execute("INSERT INTO orders VALUES ($1)", &[&id]).await.unwrap();
                 let row = transaction.query_one("SELECT count(*) FROM orders", &[]).await.unwrap();

@@ -64,7 +64,7 @@ async fn two_processes_may_share_an_sqlite_file() {
     for number in 0..20 {
         for store in stores.clone() {
             let note = note(&number.to_string());
-            tasks.spawn(async move { store.in_transaction(&note, |_| Ok(())).await.unwrap() });
+            tasks.spawn(async move { store.in_transaction(note, |_| Ok(())).await.unwrap() });
         }
     }
     let done = tasks.join_all().await;
@@ -77,9 +77,8 @@ async fn own_sql_and_the_note_are_one_transaction_in_sqlite() {
     let connection = rusqlite::Connection::open(folder.path().join("own.sqlite")).unwrap();
     connection.execute_batch("CREATE TABLE orders (id TEXT)").unwrap();
     let store = Sqlite::over(connection).unwrap();
-    let noted = note("m1");
     let add = |id: &'static str, fails: bool| {
-        store.in_transaction(&noted, move |transaction| {
+        store.in_transaction(note("m1"), move |transaction| {
             let added = transaction.execute("INSERT INTO orders VALUES (?1)", [id]);
             added.map_err(|error| {
                 StoreError::Transient(Failure::new("Sqlite", error.to_string()))

@@ -96,7 +96,7 @@ impl<'a> Line<'a> {
             doc_path: about.doc_path.as_deref(),
             idempotency_doc: about.idempotency_doc.as_deref(),
             error_class: handled.outcome.error_class(),
-            error_type: failure.map(|failure| failure.kind.as_str()),
+            error_type: failure.map(kind),
             error_code: failure.and_then(|failure| failure.code.as_deref()),
             error: failure.map(bounded),
             retryable: answer.retryable,
@@ -136,6 +136,11 @@ fn summary(outcome: &Outcome, settle: Settle) -> &'static str {
         (Outcome::Transient(_), _) => "message is to be tried again",
         (Outcome::Config(_), _) => "message waits for the set-up to be put right",
     }
+}
+
+/// A handler may have left it out; the line may not.
+fn kind(failure: &Failure) -> &str {
+    if failure.kind.is_empty() { "Unknown" } else { &failure.kind }
 }
 
 fn bounded(failure: &Failure) -> &str {

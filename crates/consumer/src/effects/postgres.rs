@@ -161,9 +161,10 @@ fn micros(time: Timestamp) -> i64 {
 }
 
 fn no_connection(error: PoolError) -> StoreError {
-    match error {
-        PoolError::Backend(error) => failed(&error),
-        error => StoreError::Transient(Failure::new("NoConnection", error.to_string())),
+    let cause = std::error::Error::source(&error);
+    match cause.and_then(|cause| cause.downcast_ref::<tokio_postgres::Error>()) {
+        Some(cause) => failed(cause),
+        None => StoreError::Transient(Failure::new("NoConnection", error.to_string())),
     }
 }
 

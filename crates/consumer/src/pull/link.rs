@@ -47,7 +47,7 @@ type Opening = BoxFuture<'static, Result<Streaming<StreamingPullResponse>, Statu
 enum State {
     Waiting(std::pin::Pin<Box<Sleep>>),
     Opening(Opening, mpsc::Sender<StreamingPullRequest>),
-    Open(Open),
+    Open(Box<Open>),
     Closed,
 }
 
@@ -130,7 +130,8 @@ impl Link {
         match opened {
             Ok(responses) => {
                 let (requests, since) = (Some(requests), Instant::now());
-                self.state = State::Open(Open { responses, requests, since, has_said: false });
+                let open = Open { responses, requests, since, has_said: false };
+                self.state = State::Open(Box::new(open));
                 Event::Opened
             }
             Err(status) => self.lost(Some(status), false),

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_consumer::push::Options;
@@ -79,7 +80,7 @@ async fn messages_of_the_emulator_are_pulled_and_poison_is_forwarded() {
     let lines = pulling.kept.wait_for(4).await;
     let of = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();
     assert_eq!((of("applied"), of("retry"), of("poison")), (2, 1, 1), "{lines:#?}");
-    let seen = pulling.seen.clone();
+    let seen = Arc::clone(&pulling.seen);
     pulling.stop().await.unwrap();
     assert_eq!(seen.effects(), 2);
     let letters = soon("a dead letter", peer.pull(DEAD_SUBSCRIPTION, true)).await;

@@ -1,11 +1,12 @@
 //! The consumer against a real server over real sockets, and the stores for real.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that meets the unexpected shall fail and say where"
+    clippy::print_stdout,
+    reason = "a test fails and says where, or says why it is skipped"
 )]
 
 mod bad_input;
+mod chaos;
 mod emulator;
 mod order;
 mod postgres;

@@ -1,6 +1,7 @@
 //! Ordered messages stay in order, whatever is given back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use postrider_consumer::{Order, pull};
@@ -32,7 +33,7 @@ async fn a_key_goes_one_at_a_time_and_a_nack_holds_those_behind_it() {
     };
     assert_eq!(of("a"), ["a1", "a2", "a2", "a3", "a4", "a4", "a5"]);
     assert_eq!(of("b"), ["b1", "b2"]);
-    let (seen, kept) = (pulling.seen.clone(), pulling.kept.clone());
+    let (seen, kept) = (Arc::clone(&pulling.seen), Arc::clone(&pulling.kept));
     pulling.stop().await.unwrap();
     assert_eq!(seen.effects(), 7);
     assert!(kept.field("error_type").contains(&"LaneBroken".into()), "a3 was given back");

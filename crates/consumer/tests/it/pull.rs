@@ -1,5 +1,6 @@
 //! Pulling: what is acked, forwarded, retried and logged.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ async fn messages_are_applied_acked_and_told_of_in_full() {
         assert_eq!(line[field], value, "{field}");
     }
     assert!(line["publishTime"].as_str().unwrap().starts_with("20"));
-    let (seen, metrics) = (pulling.seen.clone(), pulling.consumer.metrics().clone());
+    let (seen, metrics) = (Arc::clone(&pulling.seen), Arc::clone(pulling.consumer.metrics()));
     pulling.stop().await.unwrap();
     assert!(peer.pull(SUBSCRIPTION, false).await.is_empty(), "it was acked");
     assert_eq!(seen.effects(), 1);
@@ -161,7 +162,7 @@ async fn what_is_transient_comes_again_and_takes_effect_once() {
         let line = lines.iter().find(|line| line["error_type"] == kind).expect(kind);
         assert_eq!((&line["ack_action"], &line["retryable"]), (&json!("nack"), &json!(true)));
     }
-    let seen = pulling.seen.clone();
+    let seen = Arc::clone(&pulling.seen);
     pulling.stop().await.unwrap();
     assert_eq!(seen.effects(), 4);
     assert!(peer.pull(SUBSCRIPTION, false).await.is_empty());
@@ -214,9 +215,26 @@ async fn a_lease_is_extended_while_its_message_is_handled() {
     assert!(peer.pull(SUBSCRIPTION, false).await.is_empty(), "nobody else gets it");
     pulling.seen.release();
     assert_eq!(pulling.kept.wait_for(1).await[0]["outcome"], "applied");
-    let (seen, kept) = (pulling.seen.clone(), pulling.kept.clone());
+    let (seen, kept) = (Arc::clone(&pulling.seen), Arc::clone(&pulling.kept));
     pulling.stop().await.unwrap();
     assert_eq!((seen.began.lock().len(), kept.all().len()), (1, 1), "it was delivered once");
+    assert!(peer.pull(SUBSCRIPTION, false).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exactly_once_subscription_confirms_every_ack() {
+    let rig = Rig::start().await;
+    let mut peer = rig.peer().await;
+    peer.create(|subscription| subscription.enable_exactly_once_delivery = true).await;
+    let messages: Vec<String> = (0..200).map(|number| format!("apply {number}")).collect();
+    let messages: Vec<_> = messages.iter().map(|data| ("", data.as_str())).collect();
+    peer.publish_all(&messages).await;
+    let pulling = pulling(&rig, settings()).await;
+    let lines = pulling.kept.wait_for(200).await;
+    assert!(lines.iter().all(|line| line["outcome"] == "applied"), "each came once");
+    let metrics = Arc::clone(pulling.consumer.metrics());
+    pulling.stop().await.unwrap();
+    assert!(metrics.text().contains("postrider_consumer_acks_refused_total 0"));
     assert!(peer.pull(SUBSCRIPTION, false).await.is_empty());
 }
 
@@ -233,7 +251,7 @@ async fn a_lost_stream_is_opened_again() {
     let id = peer.publish("apply 2").await;
     pulling.kept.wait_for_field("messageId", &json!(id)).await;
     assert!(pulling.consumer.metrics().is_healthy());
-    let seen = pulling.seen.clone();
+    let seen = Arc::clone(&pulling.seen);
     pulling.stop().await.unwrap();
     assert_eq!(seen.effects(), 2);
 }

@@ -263,7 +263,7 @@ impl Seen {
     }
 }
 
-fn path(collection: &str, id: &str) -> Path {
+pub(crate) fn path(collection: &str, id: &str) -> Path {
     Path { collection: collection.to_owned(), id: id.to_owned() }
 }
 
@@ -352,7 +352,7 @@ pub(crate) fn consumer(
     known: Known,
 ) -> (Consumer<Script>, Arc<Seen>, Arc<Kept>) {
     let (seen, kept) = (Arc::new(Seen::default()), Arc::new(Kept::default()));
-    let lines: Arc<dyn Lines> = kept.clone();
+    let lines: Arc<dyn Lines> = Arc::<Kept>::clone(&kept);
     let consumer = Consumer::with_lines(Script(Arc::clone(&seen)), settings, known, lines).unwrap();
     (consumer, seen, kept)
 }

@@ -1,5 +1,6 @@
 //! Stopping: what is being handled may finish, the rest is given back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_consumer::pull;
@@ -33,7 +34,7 @@ async fn what_is_being_handled_finishes_and_what_waits_is_given_back_at_once() {
         given_back += soon("what was given back", peer.pull(SUBSCRIPTION, true)).await.len();
     }
     pulling.seen.release();
-    let (seen, kept) = (pulling.seen.clone(), pulling.kept.clone());
+    let (seen, kept) = (Arc::clone(&pulling.seen), Arc::clone(&pulling.kept));
     pulling.end().await.unwrap();
     assert_eq!(kept.all()[2]["outcome"], "applied");
     assert_eq!((seen.effects(), kept.all().len()), (1, 3));
@@ -49,7 +50,7 @@ async fn what_does_not_finish_in_time_is_given_back() {
     let pulling =
         Pulling::start(rig.connection(), settings(), options(Duration::from_millis(200))).await;
     pulling.seen.wait_for_begun(1).await;
-    let kept = pulling.kept.clone();
+    let kept = Arc::clone(&pulling.kept);
     pulling.stop().await.unwrap();
     assert_eq!(kept.field("error_type"), ["Stopping"]);
     let again = soon("the message again", peer.pull(SUBSCRIPTION, true)).await;

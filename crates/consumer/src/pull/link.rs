@@ -110,6 +110,11 @@ impl Link {
         }
     }
 
+    /// Gives up a stream that the server does not end.
+    pub(super) fn abandon(&mut self) {
+        self.state = State::Closed;
+    }
+
     fn begin_opening(&mut self) {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
         let (connection, first) = (self.connection.clone(), self.first.clone());

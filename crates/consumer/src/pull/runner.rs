@@ -266,8 +266,14 @@ impl<H: Handler> Runner<H> {
         let mut grace = std::pin::pin!(tokio::time::sleep(self.options.shutdown_grace));
         let mut ticks = ticks(self.leases.interval());
         let mut is_closed = false;
-        while !(is_closed && self.by_task.is_empty()) {
-            self.flush().await;
+        loop {
+            if is_closed {
+                // Not before: what is given back would come again to the stream that is ending.
+                self.flush().await;
+                if self.by_task.is_empty() {
+                    break;
+                }
+            }
             tokio::select! {
                 Some(ended) = self.running.join_next_with_id() => self.ended(ended),
                 event = self.link.next(), if !is_closed => match event {
@@ -275,13 +281,15 @@ impl<H: Handler> Runner<H> {
                     Event::Closed | Event::Refused(_) => is_closed = true,
                     Event::Opened | Event::Lost(_) => {}
                 },
-                () = &mut closing, if !is_closed => is_closed = true,
+                () = &mut closing, if !is_closed => {
+                    self.link.abandon();
+                    is_closed = true;
+                }
                 _ = ticks.tick() => self.extend(),
-                () = &mut grace => break,
+                () = &mut grace, if !self.by_task.is_empty() => self.abandon(&why).await,
             }
         }
-        self.abandon(&why).await;
-        self.flush().await;
+        self.consumer.metrics().set_outstanding(0);
     }
 
     /// Ends the handlers that did not finish, and gives back their messages.
@@ -294,7 +302,6 @@ impl<H: Handler> Runner<H> {
         for (_, lease) in self.leases.end_all() {
             self.outbox.nack(lease.ack_id);
         }
-        self.consumer.metrics().set_outstanding(0);
     }
 
     /// Gives back messages that came after the end was decided.

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
+use wire::live::live_client::LiveClient;
 use wire::pubsub::GetSubscriptionRequest;
 use wire::pubsub::publisher_client::PublisherClient;
 use wire::pubsub::subscriber_client::SubscriberClient;
@@ -90,6 +91,10 @@ impl Connection {
 
     pub(crate) fn subscriber(&self) -> SubscriberClient<Channel> {
         SubscriberClient::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    pub(crate) fn live(&self) -> LiveClient<Channel> {
+        LiveClient::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
     pub(crate) fn publisher(&self) -> PublisherClient<Channel> {

@@ -12,6 +12,7 @@ mod consumer;
 pub mod effects;
 mod fetch;
 mod forward;
+pub mod gateway;
 mod handler;
 pub mod log;
 mod message;

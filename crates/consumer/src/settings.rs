@@ -130,6 +130,14 @@ pub enum StartError {
         /// What the server answered.
         status: Box<tonic::Status>,
     },
+    /// The server does not take a gateway.
+    #[error("gateway {id}: {} ({})", status.message(), status.code())]
+    Gateway {
+        /// The gateway.
+        id: String,
+        /// What the server answered.
+        status: Box<tonic::Status>,
+    },
     /// The address of the server is none.
     #[error("endpoint: {0} is not an address such as http://localhost:8085")]
     Endpoint(String),

@@ -67,11 +67,19 @@ class Running:
         )
 
     def line(self, seconds=30):
+        """The next line of its output."""
+        return self.read(self.process.stdout, seconds)
+
+    def note(self, seconds=30):
+        """The next line of what it says beside its output."""
+        return self.read(self.process.stderr, seconds)
+
+    def read(self, stream, seconds):
         """The next line; the process is killed if none comes in time."""
         timer = threading.Timer(seconds, self.process.kill)
         timer.start()
         try:
-            line = self.process.stdout.readline()
+            line = stream.readline()
         finally:
             timer.cancel()
         assert line, f"no line came: {self.process.wait()} {self.process.stderr.read()}"

@@ -8,6 +8,7 @@
 mod bad_input;
 mod chaos;
 mod emulator;
+mod gateway;
 mod order;
 mod postgres;
 mod pull;

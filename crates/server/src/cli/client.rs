@@ -98,6 +98,11 @@ impl Client {
         Ok(Self { host, runtime, clock: SystemClock::start() })
     }
 
+    /// Runs something of the caller's own beside its calls.
+    pub(super) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
     /// The server's `host:port`.
     pub(super) fn host(&self) -> &str {
         &self.host

@@ -11,6 +11,7 @@ mod demo;
 mod endpoint;
 mod lane;
 mod lint;
+mod live;
 mod messages;
 mod names;
 mod progress_bar;
@@ -102,6 +103,9 @@ enum Command {
     /// Send a subscription back or forward: to a time, a snapshot, the earliest or the latest.
     #[command(after_help = help(seek::EXAMPLES))]
     Seek(seek::Arguments),
+    /// Watch what is published as a gateway does, and list live subscriptions.
+    #[command(subcommand, after_help = help(live::EXAMPLES))]
+    Live(live::Command),
     /// Show the alerts that are pending or firing.
     #[command(after_help = help(alerts::EXAMPLES))]
     Alerts(alerts::Arguments),
@@ -273,6 +277,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::DeadLetter(command) => dead_letter::run(&command),
         Command::Lane(command) => lane::run(&command),
         Command::Seek(arguments) => seek::run(&arguments),
+        Command::Live(command) => live::run(&command),
         Command::Alerts(arguments) => alerts::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use domain::Record;
+use domain::limits::FILTER_DATA_BYTES_MAX;
 use domain::live::{Handle, Owned};
 use domain::matching::{Scratch, Subject};
 use domain::message::{self, Malformed};
@@ -17,8 +18,6 @@ const TENANT: &str = "tenant";
 const COLLECTION: &str = "collection";
 const OLD: &str = "old";
 
-/// Bytes of a body that is looked into; a larger one counts as not being JSON.
-const BODY_BYTES_MAX: usize = 1 << 20;
 /// Subscriptions that are looked up under one lock.
 const LOOKED_UP: usize = 1_000;
 
@@ -188,6 +187,6 @@ impl Matcher {
 
 fn subject(body: &[u8]) -> Result<Subject<'_>, Malformed> {
     let subject = Subject::of(body)?;
-    let data = if subject.data.len() > BODY_BYTES_MAX { b" " } else { subject.data };
+    let data = if subject.data.len() > FILTER_DATA_BYTES_MAX { b" " } else { subject.data };
     Ok(Subject { data, ..subject })
 }

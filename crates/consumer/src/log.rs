@@ -14,6 +14,9 @@ use crate::{Failure, Known, Outcome, Settings, clock};
 /// Bytes of an error's text, at most.
 const ERROR_BYTES_MAX: usize = 1_024;
 
+/// About how long a line is.
+const LINE_BYTES: usize = 1_024;
+
 /// Where lines go. Called for each message, so it must be quick.
 pub trait Lines: Send + Sync + 'static {
     /// Writes one line, which has no line end yet.
@@ -106,8 +109,12 @@ impl<'a> Line<'a> {
 
     /// The line, without its end.
     pub(crate) fn text(&self) -> String {
-        // Text and numbers always have a JSON form.
-        serde_json::to_string(self).unwrap_or_default()
+        let mut out = Vec::with_capacity(LINE_BYTES);
+        // Text and numbers always have a JSON form, and JSON is UTF-8.
+        if serde_json::to_writer(&mut out, self).is_err() {
+            return String::new();
+        }
+        String::from_utf8(out).unwrap_or_default()
     }
 }
 

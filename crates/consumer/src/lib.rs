@@ -1,7 +1,10 @@
 //! The consumer runtime: a program says how to decode a message and what to do with it, and this
 //! crate answers for it: the right ack every time, and each effect once.
 
+mod clock;
 pub mod effects;
+pub mod firestore;
+pub mod google;
 mod message;
 mod outcome;
 

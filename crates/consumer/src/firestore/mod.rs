@@ -1,0 +1,24 @@
+//! Firestore: our own thin client, effects that happen once, and a fake to test against.
+//!
+//! | File | Holds |
+//! |---|---|
+//! | `client` | begin, batch get, commit, rollback, each with a deadline |
+//! | `effects` | `Effects`: one transaction that looks, decides, writes and notes |
+//! | `note` | the document that says a message was handled |
+//! | `value` | values and field paths as Firestore has them |
+//! | `retry` | what may be tried again, and how long to wait |
+//! | `fake` | a Firestore in this process, for tests: the same gRPC, transactions enforced |
+
+mod client;
+mod effects;
+pub mod fake;
+mod note;
+mod proto;
+mod retry;
+mod value;
+
+pub use client::{Client, ConnectError, Options, Transaction};
+pub use effects::{Figures, FirestoreEffects};
+pub use proto::google::firestore::v1 as api;
+pub use retry::Retry;
+pub use value::{from_api, to_api};

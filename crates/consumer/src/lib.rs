@@ -7,6 +7,7 @@ pub mod firestore;
 pub mod google;
 mod message;
 mod outcome;
+pub mod router;
 
 pub use domain::{Moment, Timestamp};
 pub use message::Message;

@@ -33,6 +33,8 @@ const DATABASE: &str = "(default)";
 /// How long a call may take. A transaction that is idle for 60 s is ended by the service, so all
 /// calls of one must fit into that.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// So much later the transport and the service give a call up.
+const TRANSPORT_SPARE: Duration = Duration::from_secs(1);
 /// A document is at most 1 MiB, and few are read at a time.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -223,7 +225,8 @@ impl Client {
     /// A request with the headers of every call.
     async fn request<B>(&self, body: B) -> Result<Request<B>, Status> {
         let mut request = Request::new(body);
-        request.set_timeout(self.call_timeout);
+        // The transport keeps to this as well, but says so in other words: ours come first.
+        request.set_timeout(self.call_timeout + TRANSPORT_SPARE);
         self.put_headers(request.metadata_mut()).await?;
         Ok(request)
     }

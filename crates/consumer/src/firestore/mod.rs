@@ -15,6 +15,8 @@ pub mod fake;
 mod note;
 mod proto;
 mod retry;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use client::{Client, ConnectError, Options, Transaction};

@@ -5,6 +5,8 @@ mod connect;
 mod credentials;
 mod metadata;
 mod service_account;
+#[cfg(test)]
+mod tests;
 
 pub use connect::{Connect, channel};
 pub use credentials::{AccessError, Credentials};

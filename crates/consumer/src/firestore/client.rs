@@ -1,4 +1,4 @@
-//! A thin client: the four calls that a transaction needs.
+//! A thin client: begin, batch get, commit, rollback, each with its headers and its deadline.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -134,41 +134,19 @@ impl Client {
         .await
     }
 
-    /// Begins a transaction and reads documents in it, in one call. The documents come in the
-    /// order they were asked for; `None` = there is none.
-    pub async fn begin_and_get(
-        &self,
-        names: &[String],
-        instead_of: Option<&Transaction>,
-    ) -> Result<(Transaction, Vec<Option<Document>>), Status> {
-        let selector = ConsistencySelector::NewTransaction(read_write(instead_of));
-        let (transaction, documents) = self.batch_get(names, Some(selector)).await?;
-        if transaction.is_empty() {
-            return Err(Status::internal("the answer names no transaction"));
-        }
-        Ok((transaction, documents))
-    }
-
-    /// Reads documents, in a transaction where one is given. As for `begin_and_get`.
+    /// Reads documents, in a transaction where one is given. The documents come in
+    /// the order they were asked for; `None` = there is none.
     pub async fn get(
         &self,
         names: &[String],
         transaction: Option<&Transaction>,
     ) -> Result<Vec<Option<Document>>, Status> {
-        let selector = transaction.map(|id| ConsistencySelector::Transaction(id.clone()));
-        Ok(self.batch_get(names, selector).await?.1)
-    }
-
-    async fn batch_get(
-        &self,
-        names: &[String],
-        consistency_selector: Option<ConsistencySelector>,
-    ) -> Result<(Transaction, Vec<Option<Document>>), Status> {
         let body = BatchGetDocumentsRequest {
             database: self.database.clone(),
             documents: names.to_vec(),
             mask: None,
-            consistency_selector,
+            consistency_selector: transaction
+                .map(|id| ConsistencySelector::Transaction(id.clone())),
         };
         self.in_time(async {
             let request = self.request(body).await?;
@@ -178,8 +156,8 @@ impl Client {
         .await
     }
 
-    /// Commits writes, all or none; those of a transaction only if what it read is unchanged. An
-    /// error other than a refusal leaves open whether it happened.
+    /// Commits writes, all or none; those with a condition only if it holds, those of a transaction only
+    /// if what it read is unchanged. An error other than a refusal leaves open whether it happened.
     pub async fn commit(
         &self,
         writes: Vec<Write>,
@@ -249,18 +227,14 @@ impl Client {
     }
 }
 
-/// The documents of an answer in the order they were asked for, and the transaction it names.
+/// The documents of an answer in the order they were asked for.
 async fn collect(
     names: &[String],
     mut answers: Streaming<BatchGetDocumentsResponse>,
-) -> Result<(Transaction, Vec<Option<Document>>), Status> {
-    let mut transaction = Transaction::new();
+) -> Result<Vec<Option<Document>>, Status> {
     let mut documents = vec![None; names.len()];
     let mut answered = 0;
     while let Some(answer) = answers.message().await? {
-        if !answer.transaction.is_empty() {
-            transaction = answer.transaction;
-        }
         let (name, document) = match answer.result {
             Some(Found::Found(document)) => (document.name.clone(), Some(document)),
             Some(Found::Missing(name)) => (name, None),
@@ -277,7 +251,7 @@ async fn collect(
     if answered < names.len() {
         return Err(Status::unavailable("the answer does not tell of every document"));
     }
-    Ok((transaction, documents))
+    Ok(documents)
 }
 
 fn emulator_of_environment() -> Option<String> {

@@ -1,9 +1,14 @@
-//! Effects in Firestore: one transaction that looks, decides, writes and notes.
+//! Effects in Firestore: look, decide, and commit on condition that nothing has changed.
+//!
+//! A commit is one transaction: all of its writes happen or none, and only while its conditions
+//! hold. Here they are that the note is still missing and the document is as it was read. So no
+//! lock is held between reading and writing, and a consumer that is killed leaves none behind.
+//! With the service's own transactions a killed consumer's locks would stop its documents until
+//! they expire.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use domain::Timestamp;
 use tonic::{Code, Status};
@@ -11,36 +16,36 @@ use tonic::{Code, Status};
 use super::api;
 use super::api::document_transform::FieldTransform;
 use super::api::document_transform::field_transform::TransformType;
+use super::api::precondition::ConditionType;
 use super::api::write::Operation;
-use super::client::{Client, Transaction};
+use super::client::Client;
 use super::note;
 use super::retry::{self, Meaning, Retry, code_name};
+use super::turns::Turns;
 use super::value::{field_path, fields, from_api, to_api};
 use crate::Failure;
 use crate::effects::{Applied, Effects, EventTime, StoreError, Value, Write, WriteKind};
 
-/// How long it is tried to end a transaction that came to nothing. The service ends it itself
-/// after a while; until then others may have to wait for what it read.
-const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// gRPC has so many codes.
 const CODES: usize = 17;
 
 /// Effects in one Firestore database.
 ///
-/// A commit whose answer was lost may have happened. The transaction is then tried again as any
+/// A commit whose answer was lost may have happened. The message is then tried again as any
 /// other, and finds the note of the message.
 #[derive(Clone, Debug)]
 pub struct FirestoreEffects {
     client: Client,
     retry: Retry,
     figures: Arc<Figures>,
+    turns: Arc<Turns>,
 }
 
 /// What Firestore answered, counted.
 #[derive(Debug, Default)]
 pub struct Figures {
     errors: [AtomicU64; CODES],
-    transactions: AtomicU64,
+    tries: AtomicU64,
 }
 
 impl Figures {
@@ -51,9 +56,9 @@ impl Figures {
         codes.zip(counts).filter(|(_, count)| *count > 0)
     }
 
-    /// Transactions begun.
-    pub fn transactions(&self) -> u64 {
-        self.transactions.load(Ordering::Relaxed)
+    /// Tries begun.
+    pub fn tries(&self) -> u64 {
+        self.tries.load(Ordering::Relaxed)
     }
 
     fn count(&self, code: Code) {
@@ -65,31 +70,17 @@ impl Figures {
     }
 }
 
-/// What one try leaves to the next.
-#[derive(Default)]
-struct Course {
-    /// The transaction before, which the next one takes the place of.
-    before: Option<Transaction>,
-    /// A commit may have happened though it was not answered: a note that is found is ours.
-    may_be_noted: bool,
-}
-
 /// Why a try came to nothing.
 enum Fault {
-    Answered(Status),
+    Get(Status),
+    Commit(Status),
     Found(StoreError),
-}
-
-impl From<Status> for Fault {
-    fn from(status: Status) -> Self {
-        Self::Answered(status)
-    }
 }
 
 impl FirestoreEffects {
     /// Effects that `client` writes.
     pub fn new(client: Client, retry: Retry) -> Self {
-        Self { client, retry, figures: Arc::default() }
+        Self { client, retry, figures: Arc::default(), turns: Arc::default() }
     }
 
     /// What Firestore answered so far.
@@ -97,63 +88,35 @@ impl FirestoreEffects {
         Arc::clone(&self.figures)
     }
 
-    async fn try_once(&self, write: &Write, course: &mut Course) -> Result<Applied, Fault> {
+    /// `may_be_noted` says that a commit before may have happened though it was not answered: a
+    /// note that is found is then ours.
+    async fn try_once(&self, write: &Write, may_be_noted: bool) -> Result<Applied, Fault> {
         let names = [self.client.name(&write.dedupe), self.client.name(&write.document)];
         let [note_name, document_name] = &names;
-        // Without an event time nothing of the document counts: who only adds to it is not held
-        // up by others who do.
+        // Without an event time nothing of the document counts: who only writes to it is not
+        // held up by others who do.
         let wanted = if write.event_time.is_some() { &names[..] } else { &names[..1] };
-        self.figures.transactions.fetch_add(1, Ordering::Relaxed);
-        let got = self.client.begin_and_get(wanted, course.before.as_ref()).await;
-        let (transaction, documents) = got?;
-        course.before = Some(transaction.clone());
+        self.figures.tries.fetch_add(1, Ordering::Relaxed);
+        let documents = self.client.get(wanted, None).await.map_err(Fault::Get)?;
         let mut documents = documents.into_iter();
         if let Some(note) = documents.next().flatten() {
-            self.give_up(&transaction).await;
-            let is_ours = course.may_be_noted;
-            return Ok(if is_ours { note::outcome(&note) } else { Applied::Duplicate });
+            return Ok(if may_be_noted { note::outcome(&note) } else { Applied::Duplicate });
         }
-        let stored = match stored_time(write, documents.next().flatten().as_ref()) {
-            Ok(stored) => stored,
-            Err(error) => {
-                self.give_up(&transaction).await;
-                return Err(Fault::Found(error));
-            }
-        };
+        let document = documents.next().flatten();
+        let stored = stored_time(write, document.as_ref()).map_err(Fault::Found)?;
         let outcome = decide(write, stored);
         let mut writes = vec![note::write(note_name, write, outcome)];
         if outcome == Applied::Applied {
-            writes.push(document_write(document_name, write, stored));
+            let mut written = document_write(document_name, write, stored);
+            written.current_document = write.event_time.as_ref().map(|_| as_read(document));
+            writes.push(written);
         }
-        self.commit(writes, &transaction, course).await?;
+        self.client.commit(writes, None).await.map_err(Fault::Commit)?;
         Ok(outcome)
     }
 
-    async fn commit(
-        &self,
-        writes: Vec<api::Write>,
-        transaction: &Transaction,
-        course: &mut Course,
-    ) -> Result<(), Status> {
-        let committed = self.client.commit(writes, Some(transaction)).await;
-        // ABORTED says that it did not happen, and ends the transaction.
-        if let Err(status) = &committed
-            && status.code() != Code::Aborted
-        {
-            course.may_be_noted |= retry::meaning(status.code()) == Meaning::Again;
-            self.give_up(transaction).await;
-        }
-        committed
-    }
-
-    /// Ends a transaction that came to nothing; where that fails, the service does it in time.
-    async fn give_up(&self, transaction: &Transaction) {
-        let ended = self.client.rollback(transaction);
-        tokio::time::timeout(ROLLBACK_TIMEOUT, ended).await.ok();
-    }
-
-    fn may_try_again(&self, code: Code, attempt: u32) -> bool {
-        match retry::meaning(code) {
+    fn may_try_again(&self, meaning: Meaning, code: Code, attempt: u32) -> bool {
+        match meaning {
             Meaning::Again => attempt < self.retry.attempts_max,
             // The token may just have come to its end: the next try has a fresh one.
             Meaning::Config => code == Code::Unauthenticated && attempt == 1,
@@ -165,22 +128,40 @@ impl FirestoreEffects {
 impl Effects for FirestoreEffects {
     async fn apply(&self, write: &Write) -> Result<Applied, StoreError> {
         check(write)?;
-        let mut course = Course::default();
+        let _turn = self.turns.take(write).await;
+        let mut may_be_noted = false;
         let mut attempt = 1;
         loop {
-            let status = match self.try_once(write, &mut course).await {
+            let (status, meaning) = match self.try_once(write, may_be_noted).await {
                 Ok(applied) => return Ok(applied),
                 Err(Fault::Found(error)) => return Err(error),
-                Err(Fault::Answered(status)) => status,
+                Err(Fault::Get(status)) => {
+                    let meaning = retry::meaning(status.code());
+                    (status, meaning)
+                }
+                Err(Fault::Commit(status)) => {
+                    let meaning = retry::commit_meaning(status.code());
+                    may_be_noted |= retry::may_have_happened(status.code());
+                    (status, meaning)
+                }
             };
             self.figures.count(status.code());
-            if !self.may_try_again(status.code(), attempt) {
-                return Err(retry::error(&status));
+            if !self.may_try_again(meaning, status.code(), attempt) {
+                return Err(retry::error(&status, meaning));
             }
             tokio::time::sleep(self.retry.backoff(attempt, retry::luck())).await;
             attempt += 1;
         }
     }
+}
+
+/// The condition that a document is as it was read.
+fn as_read(document: Option<api::Document>) -> api::Precondition {
+    let condition = match document.and_then(|document| document.update_time) {
+        Some(update_time) => ConditionType::UpdateTime(update_time),
+        None => ConditionType::Exists(false),
+    };
+    api::Precondition { condition_type: Some(condition) }
 }
 
 /// Only numbers can be added.

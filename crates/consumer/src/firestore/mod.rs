@@ -3,11 +3,14 @@
 //! | File | Holds |
 //! |---|---|
 //! | `client` | begin, batch get, commit, rollback, each with a deadline |
-//! | `effects` | `Effects`: one transaction that looks, decides, writes and notes |
+//! | `effects` | `Effects`: look, decide, and commit on condition that nothing has changed |
 //! | `note` | the document that says a message was handled |
 //! | `value` | values and field paths as Firestore has them |
+//! | `turns` | those who write the same document one after the other |
 //! | `retry` | what may be tried again, and how long to wait |
-//! | `fake` | a Firestore in this process, for tests: the same gRPC, transactions enforced |
+//! | `visibility` | a record of every delivery, if wanted |
+//! | `fake` | a Firestore in this process, for tests: the same gRPC, conditions and transactions
+//! enforced |
 
 mod client;
 mod effects;
@@ -17,10 +20,13 @@ mod proto;
 mod retry;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod value;
+mod visibility;
 
 pub use client::{Client, ConnectError, Options, Transaction};
 pub use effects::{Figures, FirestoreEffects};
 pub use proto::google::firestore::v1 as api;
 pub use retry::Retry;
 pub use value::{from_api, to_api};
+pub use visibility::Visibility;

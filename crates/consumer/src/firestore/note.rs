@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use super::api;
 use super::api::document_transform::FieldTransform;
 use super::api::document_transform::field_transform::{ServerValue, TransformType};
+use super::api::precondition::ConditionType;
 use super::api::value::ValueType;
 use super::api::write::Operation;
 use super::value::to_api;
@@ -21,7 +22,8 @@ use crate::effects::{Applied, Value, Write};
 const APPLIED: &str = "applied";
 const STALE: &str = "stale_ignored";
 
-/// The write that notes a message of which this came. `name` is the note's full name.
+/// The write that notes a message of which this came, on condition that there is no note yet.
+/// `name` is the note's full name.
 pub(super) fn write(name: &str, write: &Write, outcome: Applied) -> api::Write {
     let document = format!("{}/{}", write.document.collection, write.document.id);
     let outcome = if outcome == Applied::Stale { STALE } else { APPLIED };
@@ -34,6 +36,7 @@ pub(super) fn write(name: &str, write: &Write, outcome: Applied) -> api::Write {
         field_path: "handledAt".to_owned(),
         transform_type: Some(TransformType::SetToServerValue(ServerValue::RequestTime.into())),
     };
+    let missing = api::Precondition { condition_type: Some(ConditionType::Exists(false)) };
     api::Write {
         operation: Some(Operation::Update(api::Document {
             name: name.to_owned(),
@@ -41,6 +44,7 @@ pub(super) fn write(name: &str, write: &Write, outcome: Applied) -> api::Write {
             ..api::Document::default()
         })),
         update_transforms: vec![handled_at],
+        current_document: Some(missing),
         ..api::Write::default()
     }
 }

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use crate::Failure;
 use crate::effects::StoreError;
 
-/// How often a transaction is tried, and how long is waited in between.
+/// How often a message is tried, and how long is waited in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Tries in all, the first one included.
@@ -52,7 +52,7 @@ pub(super) fn luck() -> u32 {
 /// What an answer of Firestore means for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It may go well if the whole transaction is tried again. It may also have happened.
+    /// It may go well if all of it is tried again. It may also have happened.
     Again,
     /// Somebody must put the set-up right.
     Config,
@@ -85,14 +85,28 @@ pub(super) fn meaning(code: Code) -> Meaning {
     }
 }
 
+/// What the code of an answer to a commit means: there a condition that does not hold says that
+/// somebody was quicker.
+pub(super) fn commit_meaning(code: Code) -> Meaning {
+    match code {
+        Code::AlreadyExists | Code::FailedPrecondition | Code::NotFound => Meaning::Again,
+        _ => meaning(code),
+    }
+}
+
+/// Whether a commit that was answered so may have happened all the same.
+pub(super) fn may_have_happened(code: Code) -> bool {
+    meaning(code) == Meaning::Again && !matches!(code, Code::Aborted | Code::AlreadyExists)
+}
+
 /// The error that remains when there is no further try.
-pub(super) fn error(status: &Status) -> StoreError {
+pub(super) fn error(status: &Status, meaning: Meaning) -> StoreError {
     let failure = Failure {
         kind: "Firestore".to_owned(),
         code: Some(code_name(status.code()).to_owned()),
         message: status.message().to_owned(),
     };
-    match meaning(status.code()) {
+    match meaning {
         Meaning::Again => StoreError::Transient(failure),
         Meaning::Config => StoreError::Config(failure),
         Meaning::Refused => StoreError::Refused(failure),
@@ -151,6 +165,12 @@ mod tests {
                 "UNAUTHENTICATED"
             ]
         );
+        for code in [Code::AlreadyExists, Code::FailedPrecondition, Code::NotFound] {
+            assert_eq!(commit_meaning(code), Meaning::Again);
+            assert!(!may_have_happened(code), "{code:?}");
+        }
+        assert!(may_have_happened(Code::Unavailable) && !may_have_happened(Code::Aborted));
+        assert_eq!(commit_meaning(Code::PermissionDenied), Meaning::Config);
         for code in ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED"] {
             assert!(of(Meaning::Again).contains(&code), "{code}");
         }

@@ -1,4 +1,5 @@
-//! A Firestore in this process, for tests: it speaks the same gRPC and enforces transactions.
+//! A Firestore in this process, for tests: it speaks the same gRPC and enforces conditions and
+//! transactions.
 //!
 //! Transactions are optimistic: a commit is answered ABORTED when something that its transaction
 //! has read was changed since. Faults come from a seed, so that a run can be repeated.
@@ -49,7 +50,7 @@ struct State {
 pub struct Counts {
     /// Commits that happened.
     pub committed: u64,
-    /// Commits refused because something was changed.
+    /// Commits refused because a condition did not hold or something read was changed.
     pub conflicts: u64,
     /// Commits refused for no reason but chance.
     pub aborted: u64,

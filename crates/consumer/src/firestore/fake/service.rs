@@ -125,7 +125,9 @@ impl State {
         }
         let committed = self.store.commit(&request.writes, &request.transaction);
         let write_results = committed.inspect_err(|status| {
-            self.counts.conflicts += u64::from(status.code() == tonic::Code::Aborted);
+            use tonic::Code::{Aborted, AlreadyExists, FailedPrecondition, NotFound};
+            let conflicts = [Aborted, AlreadyExists, FailedPrecondition, NotFound];
+            self.counts.conflicts += u64::from(conflicts.contains(&status.code()));
         })?;
         self.counts.committed += 1;
         if self.faults.is_answer_lost() {

@@ -1,0 +1,104 @@
+//! Effects against Google's own Firestore emulator, where it is installed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use postrider_consumer::Timestamp;
+use postrider_consumer::effects::{
+    Applied, Effects, EventTime, Path, StoreError, Value, Write, WriteKind,
+};
+use postrider_consumer::firestore::{Client, FirestoreEffects, Options, Retry, from_api};
+use testkit::FirestoreEmulator;
+
+/// Messages that come twice, about at the same time, to few documents.
+const MESSAGES: u64 = 100;
+const DOCUMENTS: u64 = 4;
+
+fn client(emulator: &FirestoreEmulator) -> Client {
+    let options = Options {
+        project: Some("p".to_owned()),
+        emulator: Some(emulator.address().to_owned()),
+        call_timeout: Some(Duration::from_secs(30)),
+        ..Options::default()
+    };
+    Client::new(&options).unwrap()
+}
+
+fn path(collection: &str, id: impl ToString) -> Path {
+    Path { collection: collection.to_owned(), id: id.to_string() }
+}
+
+fn write(id: u64, kind: WriteKind, event: Option<u64>, fields: &[(&str, Value)]) -> Write {
+    let at = |seconds| Timestamp((1_800_000_000 + seconds) * 1_000_000);
+    Write {
+        document: path("services", id % DOCUMENTS),
+        dedupe: path("dedupe", format!("{id}{kind:?}")),
+        dedupe_until: at(1_000_000),
+        kind,
+        fields: fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        event_time: event.map(|seconds| EventTime { field: "at".to_owned(), at: at(seconds) }),
+    }
+}
+
+async fn document(client: &Client, path: &Path) -> Option<BTreeMap<String, Value>> {
+    let found = client.get(&[client.name(path)], None).await.unwrap().remove(0)?;
+    let value = |(name, value)| (name, from_api(&value).unwrap());
+    Some(found.fields.into_iter().map(value).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_effect_happens_once_and_the_newest_state_wins() {
+    let Some(emulator) = FirestoreEmulator::start() else { return };
+    let client = client(&emulator);
+    let retry = Retry { attempts_max: 100, ..Retry::default() };
+    let effects = &FirestoreEffects::new(client.clone(), retry);
+    let one = [("count.1", Value::Integer(1))];
+    let one = &one;
+    let messages = (0..2 * MESSAGES).map(|number| async move {
+        let id = number % MESSAGES;
+        let added = effects.apply(&write(id, WriteKind::Increment, None, one)).await;
+        let state = [("state", Value::Integer(i64::try_from(id).unwrap()))];
+        let merged = effects.apply(&write(id, WriteKind::Merge, Some(id), &state)).await;
+        [added.unwrap(), merged.unwrap()]
+    });
+    let outcomes = join_all(messages).await;
+    let applied = outcomes.iter().filter(|[added, _]| *added == Applied::Applied).count();
+    assert_eq!(applied, usize::try_from(MESSAGES).unwrap());
+    for id in 0..DOCUMENTS {
+        let found = document(&client, &path("services", id)).await.unwrap();
+        let newest = MESSAGES - DOCUMENTS + id;
+        assert_eq!(found["count.1"], Value::Integer(i64::try_from(MESSAGES / DOCUMENTS).unwrap()));
+        assert_eq!(found["state"], Value::Integer(i64::try_from(newest).unwrap()));
+    }
+    let note = document(&client, &path("dedupe", "7Merge")).await.unwrap();
+    assert!(matches!(note["expiresAt"], Value::Time(_)));
+    assert!(matches!(note["handledAt"], Value::Time(_)));
+    println!("against the emulator: {} tries", effects.figures().tries());
+    for (code, count) in effects.figures().errors() {
+        println!("  answered {code}: {count}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn set_replaces_and_what_can_never_be_written_is_refused() {
+    let Some(emulator) = FirestoreEmulator::start() else { return };
+    let client = client(&emulator);
+    let effects = FirestoreEffects::new(client.clone(), Retry::default());
+    let first = [("a", Value::Integer(1)), ("`b\\", Value::Null)];
+    assert_eq!(
+        effects.apply(&write(1, WriteKind::Merge, None, &first)).await,
+        Ok(Applied::Applied)
+    );
+    let second = [("c", Value::List(vec![Value::Bool(true), Value::Double(0.5)]))];
+    assert_eq!(effects.apply(&write(1, WriteKind::Set, None, &second)).await, Ok(Applied::Applied));
+    let found = document(&client, &path("services", 1)).await.unwrap();
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [("c".to_owned(), second[0].1.clone())]);
+    let long = "x".repeat(2 << 20);
+    let large = [("text", Value::Text(long))];
+    let nested = [("list", Value::List(vec![Value::List(vec![])]))];
+    for wrong in [&large, &nested] {
+        let refused = effects.apply(&write(2, WriteKind::Set, None, wrong)).await;
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    }
+}

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::Timestamp;
 use tonic::{Code, Status};
@@ -19,15 +18,13 @@ use super::api::document_transform::field_transform::TransformType;
 use super::api::precondition::ConditionType;
 use super::api::write::Operation;
 use super::client::Client;
+use super::figures::Figures;
 use super::note;
-use super::retry::{self, Meaning, Retry, code_name};
+use super::retry::{self, Meaning, Retry};
 use super::turns::Turns;
 use super::value::{field_path, fields, from_api, to_api};
 use crate::Failure;
 use crate::effects::{Applied, Effects, EventTime, StoreError, Value, Write, WriteKind};
-
-/// gRPC has so many codes.
-const CODES: usize = 17;
 
 /// Effects in one Firestore database.
 ///
@@ -39,35 +36,6 @@ pub struct FirestoreEffects {
     retry: Retry,
     figures: Arc<Figures>,
     turns: Arc<Turns>,
-}
-
-/// What Firestore answered, counted.
-#[derive(Debug, Default)]
-pub struct Figures {
-    errors: [AtomicU64; CODES],
-    tries: AtomicU64,
-}
-
-impl Figures {
-    /// Errors by their code, those that were tried again too; codes that never came are left out.
-    pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let codes = (0..).map(|code| code_name(Code::from_i32(code)));
-        let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed));
-        codes.zip(counts).filter(|(_, count)| *count > 0)
-    }
-
-    /// Tries begun.
-    pub fn tries(&self) -> u64 {
-        self.tries.load(Ordering::Relaxed)
-    }
-
-    fn count(&self, code: Code) {
-        if let Ok(place) = usize::try_from(i32::from(code))
-            && let Some(count) = self.errors.get(place)
-        {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }
 
 /// Why a try came to nothing.
@@ -96,7 +64,7 @@ impl FirestoreEffects {
         // Without an event time nothing of the document counts: who only writes to it is not
         // held up by others who do.
         let wanted = if write.event_time.is_some() { &names[..] } else { &names[..1] };
-        self.figures.tries.fetch_add(1, Ordering::Relaxed);
+        self.figures.count_try();
         let documents = self.client.get(wanted, None).await.map_err(Fault::Get)?;
         let mut documents = documents.into_iter();
         if let Some(note) = documents.next().flatten() {
@@ -145,7 +113,7 @@ impl Effects for FirestoreEffects {
                     (status, meaning)
                 }
             };
-            self.figures.count(status.code());
+            self.figures.count_error(status.code());
             if !self.may_try_again(meaning, status.code(), attempt) {
                 return Err(retry::error(&status, meaning));
             }

@@ -7,6 +7,7 @@
 //! | `note` | the document that says a message was handled |
 //! | `value` | values and field paths as Firestore has them |
 //! | `turns` | those who write the same document one after the other |
+//! | `figures` | what Firestore answered, counted |
 //! | `retry` | what may be tried again, and how long to wait |
 //! | `visibility` | a record of every delivery, if wanted |
 //! | `fake` | a Firestore in this process, for tests: the same gRPC, conditions and transactions
@@ -15,6 +16,7 @@
 mod client;
 mod effects;
 pub mod fake;
+pub mod figures;
 mod note;
 mod proto;
 mod retry;
@@ -25,7 +27,8 @@ mod value;
 mod visibility;
 
 pub use client::{Client, ConnectError, Options, Transaction};
-pub use effects::{Figures, FirestoreEffects};
+pub use effects::FirestoreEffects;
+pub use figures::Figures;
 pub use proto::google::firestore::v1 as api;
 pub use retry::Retry;
 pub use value::{from_api, to_api};

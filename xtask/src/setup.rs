@@ -34,8 +34,17 @@ pub(crate) fn run_all() -> Result<()> {
     if !exists("promtool", &["--version"]) || !exists("prometheus", &["--version"]) {
         install(&["prometheus"], "the tests of the rule file and of the dashboard")?;
     }
+    if !has_postgresql() {
+        install(&["postgresql"], "the tests of the consumer's PostgreSQL store")?;
+    }
     python_packages()?;
     node_packages()
+}
+
+/// Debian keeps the server out of the search path.
+fn has_postgresql() -> bool {
+    let is_apart = fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut any| any.next().is_some());
+    is_apart || exists("postgres", &["--version"])
 }
 
 fn python_packages() -> Result<()> {

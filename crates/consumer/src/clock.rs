@@ -1,28 +1,44 @@
-//! Where this crate's time comes from.
+//! The time of day, as text too. The only place that asks the machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::Timestamp;
 
-/// The wall clock, for what is stored and signed.
-#[expect(clippy::disallowed_methods, reason = "the one place of this crate that asks the machine")]
+/// Now, on the wall clock.
+#[expect(clippy::disallowed_methods, reason = "the clock's one home in this crate")]
 pub(crate) fn wall() -> Timestamp {
-    Timestamp::default().plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-/// Reads what RFC 3339 writes; `None` for anything else, and for times before 1970.
-pub(crate) fn parse(text: &str) -> Option<Timestamp> {
-    let text = serde_json::Value::String(text.to_owned());
-    let time: wire::protobuf::Timestamp = serde_json::from_value(text).ok()?;
-    Some(Timestamp(u64::try_from(time.unix_micros().ok()?).ok()?))
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::default().plus(since)
 }
 
 /// `time` as RFC 3339 has it, in UTC; empty after the year 9999.
 pub(crate) fn text(time: Timestamp) -> String {
     let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-    let time = wire::protobuf::Timestamp::from_unix_micros(micros);
-    match serde_json::to_value(time) {
-        Ok(serde_json::Value::String(text)) => text,
-        _ => String::new(),
+    wire::protobuf::Timestamp::from_unix_micros(micros).text().unwrap_or_default()
+}
+
+/// Reads what RFC 3339 writes; `None` for anything else, and for times before 1970.
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
+    from_wire(&wire::protobuf::Timestamp::parse(text)?)
+}
+
+/// A time as it comes on the wire; `None` where it is out of range.
+pub(crate) fn from_wire(time: &wire::protobuf::Timestamp) -> Option<Timestamp> {
+    Some(Timestamp(u64::try_from(time.unix_micros().ok()?).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        let time = Timestamp(1_800_000_000_123_456);
+        assert_eq!(text(time), "2027-01-15T08:00:00.123456Z");
+        assert_eq!(parse(&text(time)), Some(time));
+        assert_eq!(parse("2027-01-15T09:00:00.123456+01:00"), Some(time));
+        for broken in ["", "yesterday", "2027-01-15", "1969-12-31T23:59:59Z"] {
+            assert_eq!(parse(broken), None, "{broken}");
+        }
     }
 }

@@ -1,9 +1,24 @@
 //! Effects that happen once: what was handled is kept beside what it did, in one transaction.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod document;
+mod json;
+mod memory;
+mod postgres;
+mod sqlite;
+
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 use domain::Timestamp;
+
+use crate::{Failure, Message, Outcome, clock};
+
+pub use memory::Memory;
+pub use postgres::Postgres;
+pub use sqlite::Sqlite;
 
 /// A store in which an effect and the note that it happened are one transaction.
 pub trait Effects: Send + Sync + 'static {
@@ -95,9 +110,96 @@ pub enum Applied {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// May go well later.
-    Transient(crate::Failure),
+    Transient(Failure),
     /// Goes well once the set-up is put right.
-    Config(crate::Failure),
+    Config(Failure),
     /// Can never go well: what was to be written is wrong.
-    Refused(crate::Failure),
+    Refused(Failure),
+}
+
+/// What an own transaction of a program came to, where it is noted that a message was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Once<T> {
+    /// It was done now, and this is what it returned.
+    Done(T),
+    /// The message had been handled before: nothing was done.
+    Duplicate,
+}
+
+/// Where and until when it is noted that a message was handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Where.
+    pub dedupe: Path,
+    /// How long it must be kept at least.
+    pub until: Timestamp,
+}
+
+/// How long a note is kept unless it is set: Google's longest retention, 31 days, and as long as
+/// dead letters are kept, 14 days. A message cannot come again after that.
+pub const KEPT_FOR: Duration = Duration::from_secs((31 + 14) * 24 * 60 * 60);
+
+impl Note {
+    /// In this collection, under the message's own id, for as long as it may come again.
+    pub fn of(message: &Message, collection: impl Into<String>) -> Self {
+        let dedupe = Path { collection: collection.into(), id: message.dedupe_id().to_owned() };
+        Self { dedupe, until: clock::wall().plus(KEPT_FOR) }
+    }
+}
+
+impl<T> From<Result<Once<T>, StoreError>> for Outcome {
+    fn from(result: Result<Once<T>, StoreError>) -> Self {
+        match result {
+            Ok(Once::Done(_)) => Self::Applied,
+            Ok(Once::Duplicate) => Self::Duplicate,
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl StoreError {
+    /// Why.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            Self::Transient(failure) | Self::Config(failure) | Self::Refused(failure) => failure,
+        }
+    }
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let failure = self.failure();
+        match &failure.code {
+            Some(code) => write!(f, "{} ({code})", failure.message),
+            None => f.write_str(&failure.message),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl From<Applied> for Outcome {
+    fn from(applied: Applied) -> Self {
+        match applied {
+            Applied::Applied => Self::Applied,
+            Applied::Duplicate => Self::Duplicate,
+            Applied::Stale => Self::StaleIgnored,
+        }
+    }
+}
+
+impl From<StoreError> for Outcome {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Transient(failure) => Self::Transient(failure),
+            StoreError::Config(failure) => Self::Config(failure),
+            StoreError::Refused(failure) => Self::Poison(failure),
+        }
+    }
+}
+
+impl From<Result<Applied, StoreError>> for Outcome {
+    fn from(result: Result<Applied, StoreError>) -> Self {
+        result.map_or_else(Self::from, Self::from)
+    }
 }

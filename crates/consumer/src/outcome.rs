@@ -54,6 +54,46 @@ pub struct About {
     pub idempotency_doc: Option<String>,
 }
 
+impl Outcome {
+    /// What the log line and the metrics call it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Duplicate => "duplicate",
+            Self::StaleIgnored => "stale_ignored",
+            Self::Poison(_) => "poison",
+            Self::Transient(_) | Self::Config(_) => "retry",
+        }
+    }
+
+    /// What kind of failure it was, in the words that Postrider's dead letters have.
+    pub fn error_class(&self) -> Option<&'static str> {
+        match self {
+            Self::Applied | Self::Duplicate | Self::StaleIgnored => None,
+            Self::Poison(_) => Some("permanent"),
+            Self::Transient(_) => Some("transient"),
+            Self::Config(_) => Some("config"),
+        }
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Applied | Self::Duplicate | Self::StaleIgnored => None,
+            Self::Poison(failure) | Self::Transient(failure) | Self::Config(failure) => {
+                Some(failure)
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// A failure of this kind, without a code.
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind: kind.into(), code: None, message: message.into() }
+    }
+}
+
 impl From<Outcome> for Handled {
     fn from(outcome: Outcome) -> Self {
         Self { outcome, about: About::default() }

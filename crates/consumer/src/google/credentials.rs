@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::HeaderValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use super::ask::Token;
 use super::metadata;
 use super::service_account::ServiceAccount;
-use crate::clock;
+use crate::{Failure, TokenSource, clock};
 
 /// The variable that names a service account's key file.
 pub(super) const FILE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -149,5 +150,16 @@ impl Kept {
         // A time that no clock can hold is no reason to fail: such a token is asked for again.
         let now = Instant::now();
         Ok(Self { header, good_until: now.checked_add(good_for).unwrap_or(now) })
+    }
+}
+
+impl TokenSource for Credentials {
+    fn token(&self) -> BoxFuture<'_, Result<String, Failure>> {
+        Box::pin(async {
+            let header = self.header().await;
+            let header = header.map_err(|error| Failure::new("NoToken", error.to_string()))?;
+            let text = header.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+            Ok(text.unwrap_or_default().to_owned())
+        })
     }
 }

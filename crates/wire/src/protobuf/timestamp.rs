@@ -49,7 +49,8 @@ impl Timestamp {
         if seconds && nanos { Ok(()) } else { Err(OutOfRange) }
     }
 
-    fn text(&self) -> Result<String, OutOfRange> {
+    /// The text of RFC 3339, in UTC.
+    pub fn text(&self) -> Result<String, OutOfRange> {
         self.check()?;
         let (year, month, day) = date_of_day(self.seconds.div_euclid(SECONDS_PER_DAY));
         let second = self.seconds.rem_euclid(SECONDS_PER_DAY);
@@ -60,7 +61,8 @@ impl Timestamp {
         Ok(text)
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads the text of RFC 3339 with any offset; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
         // 2026-01-31T08:30:00 is always 19 characters; a fraction and an offset follow.
         let (clock, rest) = text.split_at_checked(19)?;
         let (rest, nanos) = split_fraction(rest)?;

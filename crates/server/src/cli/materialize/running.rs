@@ -9,7 +9,8 @@ use axum::routing::get;
 use consumer::firestore::{Client, Figures, FirestoreEffects, Retry, Visibility};
 use consumer::google::Credentials;
 use consumer::materialize::Materializer;
-use consumer::{Connection, Consumer, Known, Metrics, observe, pull, push};
+use consumer::{Connection, Consumer, Known, Metrics, pull, push};
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
 
@@ -17,6 +18,7 @@ use super::config::{Config, PullSource, PushSource, Source};
 use super::lines::{Which, lines, show_progress};
 use crate::cli::serve::Signals;
 use crate::cli::{Failure, note};
+use crate::config::{Format, Level, Log};
 use crate::logging;
 
 /// What tokens for Google's Pub/Sub must be good for.
@@ -36,7 +38,13 @@ struct Ready {
 }
 
 pub(super) fn run(config: Config, which: Option<Which>) -> Result<(), Failure> {
-    logging::start_plain();
+    logging::start(&Log {
+        level: Level::Info,
+        format: Format::Auto,
+        service: String::new(),
+        env: String::new(),
+        failures_per_second: 0,
+    });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("materialize")
         .enable_all()
@@ -195,5 +203,15 @@ fn observe_router(metrics: &Arc<Metrics>, figures: Arc<Figures>) -> Router {
         let text = format!("{}{}", shown.text(), figures.text());
         async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response() }
     };
-    Router::new().route("/metrics", get(text)).merge(observe::health_router(Arc::clone(metrics)))
+    let asked = Arc::clone(metrics);
+    let health = move || {
+        let is_healthy = asked.is_healthy();
+        async move {
+            match is_healthy {
+                true => (StatusCode::OK, "ok\n"),
+                false => (StatusCode::SERVICE_UNAVAILABLE, "no stream\n"),
+            }
+        }
+    };
+    Router::new().route("/metrics", get(text)).route("/health", get(health))
 }

@@ -1,0 +1,215 @@
+//! A handler and all that is done around it, however messages come.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use crate::audit::Audit;
+use crate::forward::Forwarder;
+use crate::log::{Line, Lines, Stdout};
+use crate::metrics::Metrics;
+use crate::rules::{Answer, Level, Rules, Settle, Way};
+use crate::{Failure, Handled, Handler, Known, Message, Outcome, Settings, StartError};
+
+/// A handler with its settings. Cheap to clone; all clones share log and metrics.
+///
+/// Give it to `pull::run`, `push::router` or `push::Server`.
+pub struct Consumer<H> {
+    inner: Arc<Inner<H>>,
+}
+
+struct Inner<H> {
+    handler: H,
+    settings: Settings,
+    known: Known,
+    rules: Rules,
+    lines: Arc<dyn Lines>,
+    metrics: Arc<Metrics>,
+    audit: Option<Audit>,
+}
+
+impl<H> Clone for Consumer<H> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<H: Handler> Consumer<H> {
+    /// A consumer that writes its log lines to standard output. Refuses settings with which
+    /// poison would come again for ever.
+    pub fn new(handler: H, settings: Settings, known: Known) -> Result<Self, StartError> {
+        Self::with_lines(handler, settings, known, Arc::new(Stdout))
+    }
+
+    /// A consumer that writes its log lines elsewhere.
+    pub fn with_lines(
+        handler: H,
+        settings: Settings,
+        known: Known,
+        lines: Arc<dyn Lines>,
+    ) -> Result<Self, StartError> {
+        let rules = settings.rules(&known);
+        rules.check()?;
+        if settings.handle_timeout.is_zero() {
+            let problem = "0 s, a handler needs time: set one second or more".to_owned();
+            return Err(StartError::Setting { field: "handle_timeout", problem });
+        }
+        let audit = settings.audit.as_deref().map(Audit::open).transpose()?;
+        let metrics = Arc::new(Metrics::default());
+        let inner = Inner { handler, settings, known, rules, lines, metrics, audit };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.inner.metrics
+    }
+
+    /// What is known of the subscription.
+    pub fn known(&self) -> &Known {
+        &self.inner.known
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        self.inner.rules
+    }
+
+    /// Decodes and handles; a panic and an end without an answer are transient.
+    pub(crate) async fn handle(&self, message: &Message) -> (Handled, Duration) {
+        let started = Instant::now();
+        let work = AssertUnwindSafe(self.decode_and_handle(message)).catch_unwind();
+        let timeout = self.inner.settings.handle_timeout;
+        let handled = match tokio::time::timeout(timeout, work).await {
+            Ok(Ok(handled)) => handled,
+            Ok(Err(panic)) => Outcome::Transient(panicked(panic.as_ref())).into(),
+            Err(_) => Outcome::Transient(too_slow(timeout)).into(),
+        };
+        (handled, started.elapsed())
+    }
+
+    async fn decode_and_handle(&self, message: &Message) -> Handled {
+        match self.inner.handler.decode(message) {
+            Ok(event) => self.inner.handler.handle(event, message).await,
+            Err(failure) => Outcome::Poison(failure).into(),
+        }
+    }
+
+    /// Handles the message and does what the rules say: poison is forwarded or kept for audit,
+    /// the line is written, the message is counted. Settling it is left to the caller.
+    pub(crate) async fn run(
+        &self,
+        message: &Message,
+        way: Way,
+        forwarder: Option<&Forwarder>,
+    ) -> Done {
+        let (handled, took) = self.handle(message).await;
+        self.finish(message, way, handled, took, forwarder).await
+    }
+
+    /// As `run`, for a message of which the outcome is known already.
+    pub(crate) async fn finish(
+        &self,
+        message: &Message,
+        way: Way,
+        mut handled: Handled,
+        took: Duration,
+        forwarder: Option<&Forwarder>,
+    ) -> Done {
+        let mut answer = self.inner.rules.answer(&handled.outcome, way);
+        if let Outcome::Poison(failure) = &mut handled.outcome
+            && let Err(problem) = self.keep(message, failure, answer, forwarder).await
+        {
+            // Nothing keeps the message yet, so it must not be acked.
+            failure.message = format!("{}; and {problem}", failure.message);
+            answer = given_back(way);
+        }
+        self.tell(&Settled { message, way, handled: &handled, answer, took });
+        Done { handled, answer }
+    }
+
+    /// Puts poison where it is kept, if the answer asks for that.
+    async fn keep(
+        &self,
+        message: &Message,
+        failure: &Failure,
+        answer: Answer,
+        forwarder: Option<&Forwarder>,
+    ) -> Result<(), String> {
+        if answer.forward {
+            let Some(forwarder) = forwarder else {
+                return Err("its dead letter topic is not known: set dead_letter_topic".to_owned());
+            };
+            return forwarder.forward(message, failure).await;
+        }
+        match &self.inner.audit {
+            Some(audit) if answer.audit => audit
+                .append(message, failure, &self.inner.known)
+                .map_err(|error| format!("its audit record could not be written: {error}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the one line of a message, and counts it. Where the message itself could not be
+    /// read, it is `Message::default()`.
+    pub(crate) fn tell(&self, settled: &Settled<'_>) {
+        let inner = &*self.inner;
+        let line = Line::new(&inner.settings, &inner.known, settled);
+        inner.lines.write(settled.answer.level, &line.text());
+        inner.metrics.count(settled);
+    }
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) handled: Handled,
+    pub(crate) answer: Answer,
+}
+
+/// How one delivery of a message ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled<'a> {
+    pub(crate) message: &'a Message,
+    pub(crate) way: Way,
+    pub(crate) handled: &'a Handled,
+    pub(crate) answer: Answer,
+    pub(crate) took: Duration,
+}
+
+/// The answer for a message that is given back, whatever its outcome.
+pub(crate) fn given_back(way: Way) -> Answer {
+    let settle = match way {
+        Way::Push => Settle::Status(500),
+        Way::Pull => Settle::Nack,
+    };
+    refused(settle)
+}
+
+/// The answer for a message that is given back so.
+pub(crate) fn refused(settle: Settle) -> Answer {
+    Answer { settle, forward: false, audit: false, level: Level::Error, retryable: true }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Failure {
+        kind: "Panic".to_owned(),
+        code: None,
+        message: format!("the handler panicked: {}", text.unwrap_or("no text")),
+    }
+}
+
+fn too_slow(timeout: Duration) -> Failure {
+    Failure {
+        kind: "Timeout".to_owned(),
+        code: None,
+        message: format!(
+            "the handler took longer than {} s; make it quicker, or raise handle_timeout",
+            timeout.as_secs_f64()
+        ),
+    }
+}

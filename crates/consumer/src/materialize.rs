@@ -1,6 +1,6 @@
 //! A handler without code: messages are routed, and what comes of them is written.
 
-use crate::effects::{Applied, Effects, StoreError};
+use crate::effects::Effects;
 use crate::firestore::Visibility;
 use crate::router::{Routed, Router};
 use crate::{Failure, Handled, Handler, Message, Outcome, clock};
@@ -42,14 +42,7 @@ impl<E: Effects> Handler for Materializer<E> {
         }
         let Routed { write, about } = *event;
         let outcome = match write {
-            Ok(write) => match self.effects.apply(&write).await {
-                Ok(Applied::Applied) => Outcome::Applied,
-                Ok(Applied::Duplicate) => Outcome::Duplicate,
-                Ok(Applied::Stale) => Outcome::StaleIgnored,
-                Err(StoreError::Transient(failure)) => Outcome::Transient(failure),
-                Err(StoreError::Config(failure)) => Outcome::Config(failure),
-                Err(StoreError::Refused(failure)) => Outcome::Poison(failure),
-            },
+            Ok(write) => self.effects.apply(&write).await.into(),
             Err(failure) => Outcome::Poison(failure),
         };
         Handled { outcome, about }

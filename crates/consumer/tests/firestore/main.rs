@@ -1,13 +1,18 @@
-//! Effects against Google's own Firestore emulator, where it is installed.
+//! Effects in Firestore: the suite of all stores against the fake, and against Google's own emulator
+//! where it is installed.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
 use postrider_consumer::Timestamp;
 use postrider_consumer::effects::{
-    Applied, Effects, EventTime, Path, StoreError, Value, Write, WriteKind,
+    Applied, Effects, EventTime, Path, StoreError, Value, Write, WriteKind, conformance,
 };
+use postrider_consumer::firestore::api;
+use postrider_consumer::firestore::api::write::Operation;
+use postrider_consumer::firestore::fake::Fake;
 use postrider_consumer::firestore::{Client, FirestoreEffects, Options, Retry, from_api};
 use testkit::FirestoreEmulator;
 
@@ -15,10 +20,10 @@ use testkit::FirestoreEmulator;
 const MESSAGES: u64 = 100;
 const DOCUMENTS: u64 = 4;
 
-fn client(emulator: &FirestoreEmulator) -> Client {
+fn client(address: &str) -> Client {
     let options = Options {
         project: Some("p".to_owned()),
-        emulator: Some(emulator.address().to_owned()),
+        emulator: Some(address.to_owned()),
         call_timeout: Some(Duration::from_secs(30)),
         ..Options::default()
     };
@@ -50,7 +55,7 @@ async fn document(client: &Client, path: &Path) -> Option<BTreeMap<String, Value
 #[tokio::test(flavor = "multi_thread")]
 async fn each_effect_happens_once_and_the_newest_state_wins() {
     let Some(emulator) = FirestoreEmulator::start() else { return };
-    let client = client(&emulator);
+    let client = client(emulator.address());
     let retry = Retry { attempts_max: 100, ..Retry::default() };
     let effects = &FirestoreEffects::new(client.clone(), retry);
     let one = [("count.1", Value::Integer(1))];
@@ -83,7 +88,7 @@ async fn each_effect_happens_once_and_the_newest_state_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn set_replaces_and_what_can_never_be_written_is_refused() {
     let Some(emulator) = FirestoreEmulator::start() else { return };
-    let client = client(&emulator);
+    let client = client(emulator.address());
     let effects = FirestoreEffects::new(client.clone(), Retry::default());
     let first = [("a", Value::Integer(1)), ("`b\\", Value::Null)];
     assert_eq!(
@@ -101,4 +106,56 @@ async fn set_replaces_and_what_can_never_be_written_is_refused() {
         let refused = effects.apply(&write(2, WriteKind::Set, None, wrong)).await;
         assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     }
+}
+
+/// A store as the suite wants it: what a TTL policy would do, `forget` does.
+struct Suite {
+    effects: FirestoreEffects,
+    client: Client,
+    notes: Mutex<Vec<(Path, Timestamp)>>,
+}
+
+impl Suite {
+    fn new(address: &str) -> Arc<Self> {
+        let client = client(address);
+        let effects = FirestoreEffects::new(client.clone(), Retry::default());
+        Arc::new(Self { effects, client, notes: Mutex::default() })
+    }
+}
+
+impl Effects for Suite {
+    async fn apply(&self, write: &Write) -> Result<Applied, StoreError> {
+        self.notes.lock().unwrap().push((write.dedupe.clone(), write.dedupe_until));
+        self.effects.apply(write).await
+    }
+}
+
+impl conformance::Store for Suite {
+    async fn read(&self, path: &Path) -> Option<BTreeMap<String, Value>> {
+        document(&self.client, path).await
+    }
+
+    async fn forget(&self, now: Timestamp) {
+        let notes = self.notes.lock().unwrap().clone();
+        let expired = notes.into_iter().filter(|(_, until)| *until <= now);
+        let writes = expired.map(|(note, _)| api::Write {
+            operation: Some(Operation::Delete(self.client.name(&note))),
+            ..api::Write::default()
+        });
+        for write in writes {
+            self.client.commit(vec![write], None).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn firestore_keeps_the_promises_of_all_stores() {
+    let fake = Fake::start().await.unwrap();
+    conformance::run(Suite::new(&fake.address())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn googles_emulator_keeps_the_promises_of_all_stores() {
+    let Some(emulator) = FirestoreEmulator::start() else { return };
+    conformance::run(Suite::new(emulator.address())).await;
 }

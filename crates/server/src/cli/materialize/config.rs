@@ -237,8 +237,10 @@ fn time(field: &str, text: &str) -> Result<std::time::Duration, String> {
 mod tests {
     use super::*;
 
-    const EXAMPLE: &str =
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/materialize/routes.toml"));
+    const EXAMPLE: &str = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/materialize/routes.toml"
+    ));
 
     #[test]
     fn the_shipped_example_is_sound() {

@@ -113,9 +113,8 @@ fn message(value: &Value, subscription: Option<&str>) -> Message {
         other => other.to_string().into_bytes(),
     };
     let attributes = inner["attributes"].as_object().into_iter().flatten();
-    let publish_time = serde_json::from_value::<wire::protobuf::Timestamp>(
-        inner["publishTime"].clone(),
-    );
+    let publish_time =
+        serde_json::from_value::<wire::protobuf::Timestamp>(inner["publishTime"].clone());
     let publish_time = publish_time.ok().and_then(|time| time.unix_micros().ok());
     let named = value["subscription"].as_str().or(subscription);
     Message {
@@ -241,8 +240,7 @@ mod tests {
             {"id": "x", "n": 3, "at": "2027-01-15T08:00:00Z"}});
         let good = message(&good, None);
         let routed = router().route(&good, Timestamp(0));
-        let expected =
-            "7  r  set c/x  {\"at\":\"2027-01-15T08:00:00Z\",\"n\":3}  noted in d/7\n";
+        let expected = "7  r  set c/x  {\"at\":\"2027-01-15T08:00:00Z\",\"n\":3}  noted in d/7\n";
         assert_eq!(as_text(&good, &routed), expected);
         let shown = as_json(&good, &routed);
         assert_eq!((&shown["would"], &shown["doc_path"]), (&json!("write"), &json!("c/x")));

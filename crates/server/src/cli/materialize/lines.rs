@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn the_progress_line_tells_what_became_of_the_messages() {
-        let expected = "7 messages, 3/s  applied 3  duplicate 2  stale ignored 1  poison 1  retry 0";
+        let expected =
+            "7 messages, 3/s  applied 3  duplicate 2  stale ignored 1  poison 1  retry 0";
         assert_eq!(line([3, 2, 1, 1, 0], 3), expected);
     }
 }

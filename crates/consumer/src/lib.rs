@@ -3,8 +3,8 @@
 //!
 //! Implement `Handler`, make a `Consumer` of it, and give that to `pull::run`, `push::Server` or
 //! `push::router`. `rules` says what is answered, `effects` has stores in which an effect happens
-//! once, and `docs/consumer.md` tells it all on one page. `materialize` is a handler without code: a
-//! file of routes says what is written into Firestore (`docs/materialize.md`).
+//! once, and `docs/consumer.md` tells it all on one page. `materialize` is a handler without code:
+//! a file of routes says what is written into Firestore (`docs/materialize.md`).
 
 mod audit;
 mod clock;

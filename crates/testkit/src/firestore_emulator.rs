@@ -1,6 +1,6 @@
 //! Google's Firestore emulator as a process of its own, where it is installed.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,10 +25,12 @@ impl FirestoreEmulator {
     /// is said by name on standard error.
     pub fn start() -> Option<Self> {
         let Some(jar) = jar() else {
-            eprintln!(
+            let said = writeln!(
+                std::io::stderr(),
                 "skipped: the Firestore emulator ({COMPONENT}) or java is not installed; with \
                  both this would have run against it too"
             );
+            drop(said);
             return None;
         };
         let port = free_port()?;

@@ -134,8 +134,8 @@ impl Client {
         .await
     }
 
-    /// Reads documents, in a transaction where one is given. The documents come in
-    /// the order they were asked for; `None` = there is none.
+    /// Reads documents, in a transaction where one is given. The documents come in the order
+    /// they were asked for; `None` = there is none.
     pub async fn get(
         &self,
         names: &[String],
@@ -156,8 +156,9 @@ impl Client {
         .await
     }
 
-    /// Commits writes, all or none; those with a condition only if it holds, those of a transaction only
-    /// if what it read is unchanged. An error other than a refusal leaves open whether it happened.
+    /// Commits writes, all or none; those with a condition only if it holds, those of a
+    /// transaction only if what it read is unchanged. An error other than a refusal leaves open
+    /// whether it happened.
     pub async fn commit(
         &self,
         writes: Vec<Write>,

@@ -1,5 +1,9 @@
-//! Effects in Firestore: the suite of all stores against the fake, and against Google's own emulator
-//! where it is installed.
+//! Effects in Firestore: the suite of all stores against the fake, and against Google's own
+//! emulator where it is installed.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that meets the unexpected shall fail and say where"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

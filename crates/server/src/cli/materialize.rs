@@ -14,7 +14,7 @@ use super::Failure;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   postrider materialize --config routes.toml
-  postrider materialize --config routes.toml --dry-run              what it would write, of the backlog
+  postrider materialize --config routes.toml --dry-run              what it would write
   postrider materialize --config routes.toml --dry-run --messages messages.jsonl --json
   FIRESTORE_EMULATOR_HOST=127.0.0.1:8080 postrider materialize --config routes.toml
 

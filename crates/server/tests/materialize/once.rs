@@ -19,7 +19,7 @@ use crate::traffic::{Clients, Expected, SUBSCRIPTION};
 /// Messages against the fake, duplicates among them.
 const MESSAGES: usize = 10_000;
 /// Against the emulator, which is slower.
-const EMULATOR_MESSAGES: usize = 1_500;
+const EMULATOR_MESSAGES: usize = 10_000;
 /// Consumers at the same time.
 const CONSUMERS: u64 = 2;
 /// How often each of them is killed.

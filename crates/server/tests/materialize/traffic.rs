@@ -187,7 +187,6 @@ impl Clients {
     pub(crate) async fn dead_letters(&mut self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         loop {
-            #[expect(deprecated, reason = "an answer at once, also when there is nothing")]
             let request = PullRequest {
                 subscription: DEAD_SUBSCRIPTION.to_owned(),
                 return_immediately: true,

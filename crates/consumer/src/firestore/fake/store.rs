@@ -203,7 +203,7 @@ fn check_name(name: &str) -> Result<(), Status> {
         return wrong("is no document's name");
     };
     let segments: Vec<&str> = path.split('/').collect();
-    if !database.starts_with("projects/") || segments.len() % 2 != 0 {
+    if !database.starts_with("projects/") || !segments.len().is_multiple_of(2) {
         return wrong("is no document's name");
     }
     let is_bad = |segment: &&str| {
@@ -213,7 +213,7 @@ fn check_name(name: &str) -> Result<(), Status> {
             || segment.len() > ID_BYTES_MAX
             || (segment.starts_with("__") && segment.ends_with("__"))
     };
-    if segments.iter().any(|segment| is_bad(segment)) {
+    if segments.iter().any(is_bad) {
         return wrong("has a part that is empty, too long or reserved");
     }
     Ok(())

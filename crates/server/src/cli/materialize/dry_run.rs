@@ -6,7 +6,7 @@ use std::path::Path;
 
 use broker::{Clock, SystemClock};
 use consumer::effects::{Value as Field, Write};
-use consumer::router::{Routed, Router};
+use consumer::router::Routed;
 use consumer::{About, Message};
 use domain::Timestamp;
 use serde_json::{Map, Value, json};
@@ -204,6 +204,8 @@ fn field(value: &Field) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use consumer::router::Router;
+
     use super::*;
 
     fn router() -> Router {

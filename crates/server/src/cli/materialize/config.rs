@@ -16,6 +16,8 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 const LOCAL: &str = "http://127.0.0.1:8085";
 /// The word for Google's own server.
 const GOOGLE_WORD: &str = "google";
+/// The keys that Google signs tokens with.
+const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";
 
 /// What the file says.
 #[derive(Debug, Deserialize)]
@@ -77,8 +79,26 @@ pub(super) struct PushSource {
     /// Secrets, one of which requests must be signed with.
     #[serde(default)]
     secrets: Vec<String>,
+    /// The token that requests must carry; none = it is not looked at.
+    oidc: Option<OidcSource>,
     /// Requests at the same time, at most.
     requests: Option<usize>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OidcSource {
+    /// Whom tokens must be meant for.
+    audience: String,
+    /// The account they must be of; none = any.
+    email: Option<String>,
+    /// Where the keys are that sign tokens.
+    #[serde(default = "google_keys")]
+    keys: String,
+}
+
+fn google_keys() -> String {
+    GOOGLE_KEYS.to_owned()
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -186,6 +206,12 @@ impl PushSource {
         if let Some(path) = &self.path {
             options.path.clone_from(path);
         }
+        options.oidc = self.oidc.clone().map(|oidc| push::Oidc {
+            audience: oidc.audience,
+            email: oidc.email,
+            issuer: None,
+            keys: push::Keys::Url(oidc.keys),
+        });
         options.requests_max = self.requests.unwrap_or(options.requests_max);
         for (number, secret) in self.secrets.iter().enumerate() {
             let secret = Secret::parse(&format!("source.secrets[{number}]"), secret);
@@ -272,8 +298,14 @@ mod tests {
         let (_, after) = rest.split_once("[firestore]").unwrap();
         let source = "way = \"push\"\nlisten = \"127.0.0.1:0\"\ndead_letter_policy = true\n";
         let text = format!("{before}{source}[firestore]{after}");
-        let Source::Push(push) = parse(&text).unwrap().source else { panic!() };
-        assert_eq!(push.options().unwrap().path, "/pubsub/push");
+        let Source::Push(source) = parse(&text).unwrap().source else { panic!() };
+        assert_eq!(source.options().unwrap().path, "/pubsub/push");
+        let oidc = "dead_letter_policy = true\noidc = { audience = \"https://me\" }\n";
+        let checked = text.replace("dead_letter_policy = true\n", oidc);
+        let Source::Push(source) = parse(&checked).unwrap().source else { panic!() };
+        let oidc = source.options().unwrap().oidc.unwrap();
+        assert_eq!(oidc.audience, "https://me");
+        assert!(matches!(oidc.keys, push::Keys::Url(keys) if keys == GOOGLE_KEYS));
         let text = text.replace("dead_letter_policy = true\n", "");
         assert!(parse(&text).unwrap_err().contains("dead_letter_policy"));
     }

@@ -3,7 +3,8 @@
 //!
 //! Implement `Handler`, make a `Consumer` of it, and give that to `pull::run`, `push::Server` or
 //! `push::router`. `rules` says what is answered, `effects` has stores in which an effect happens
-//! once, and `docs/consumer.md` tells it all on one page.
+//! once, and `docs/consumer.md` tells it all on one page. `materialize` is a handler without code:
+//! a file of routes says what is written into Firestore (`docs/materialize.md`).
 
 mod audit;
 mod clock;
@@ -11,16 +12,20 @@ mod connection;
 mod consumer;
 pub mod effects;
 mod fetch;
+pub mod firestore;
 mod forward;
 pub mod gateway;
+pub mod google;
 mod handler;
 pub mod log;
+pub mod materialize;
 mod message;
 mod metrics;
 pub mod observe;
 mod outcome;
 pub mod pull;
 pub mod push;
+pub mod router;
 pub mod rules;
 mod settings;
 

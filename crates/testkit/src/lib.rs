@@ -1,11 +1,14 @@
-//! What the tests of all crates share: a disk that fails on demand, and a checker of histories.
+//! What the tests of all crates share: a disk that fails on demand, a checker of histories, and
+//! Google's Firestore emulator where it is installed.
 //!
-//! Everything here is deterministic: what is random is drawn from a seed that a test prints.
+//! Everything else here is deterministic: what is random is drawn from a seed that a test prints.
 
 pub mod checker;
 pub mod disk;
+mod firestore_emulator;
 mod random;
 
 pub use checker::Checker;
 pub use disk::SimDisk;
+pub use firestore_emulator::FirestoreEmulator;
 pub use random::Random;

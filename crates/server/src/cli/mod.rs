@@ -12,6 +12,7 @@ mod endpoint;
 mod lane;
 mod lint;
 mod live;
+mod materialize;
 mod messages;
 mod names;
 mod progress_bar;
@@ -121,6 +122,9 @@ enum Command {
     /// See in a minute what Postrider does.
     #[command(after_help = help(demo::EXAMPLES))]
     Demo(demo::Arguments),
+    /// Write a subscription's messages into Firestore, each one once, as a file says.
+    #[command(after_help = help(materialize::EXAMPLES))]
+    Materialize(materialize::Arguments),
     /// Have the server copy its store while it goes on.
     #[command(after_help = help(backup::EXAMPLES))]
     Backup(backup::Arguments),
@@ -283,6 +287,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Materialize(arguments) => materialize::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Config(Config::Show { default, json, settings }) => {

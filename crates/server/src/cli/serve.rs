@@ -109,13 +109,13 @@ async fn after_failure(
 }
 
 /// The signals that ask for an end.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Self, Failure> {
+    pub(super) fn new() -> Result<Self, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::failed(format!("cannot take signals: {error}")))
         };
@@ -125,7 +125,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -4,6 +4,7 @@
 //! The tests compare what is committed with what the tables say. With `UPDATE_GENERATED=1` they
 //! write it.
 
+mod consumer_rules;
 mod dashboard;
 mod page;
 mod rule_file;

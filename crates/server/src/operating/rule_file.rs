@@ -6,6 +6,7 @@ use std::time::Duration;
 use domain::alert::{Counts, Level, Measure, RULES, Rule};
 use domain::backoff::show_wait;
 
+use super::consumer_rules;
 use crate::metrics::table::{
     BACKLOG_MESSAGES, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, OLDEST_UNACKED_AGE,
     PUSH_ATTEMPTS,
@@ -29,6 +30,7 @@ pub(super) fn write() -> String {
             write_level(&mut text, rule, level).unwrap();
         }
     }
+    consumer_rules::write(&mut text).unwrap();
     text
 }
 

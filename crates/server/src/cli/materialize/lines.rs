@@ -1,0 +1,86 @@
+//! What is shown while it runs: a line for each message, and on a terminal how far it is.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use consumer::Metrics;
+use consumer::log::{Lines, Stdout};
+use consumer::rules::Level;
+
+/// How often the progress line is written anew.
+const EVERY: Duration = Duration::from_secs(1);
+const WAYS: [&str; 2] = ["pull", "push"];
+const OUTCOMES: [&str; 5] = ["applied", "duplicate", "stale_ignored", "poison", "retry"];
+
+/// Which messages have a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Which {
+    /// Every message.
+    All,
+    /// Those that somebody must look at.
+    Errors,
+}
+
+/// Lines on standard output.
+pub(super) fn lines(which: Option<Which>) -> Arc<dyn Lines> {
+    let usual = if std::io::stdout().is_terminal() { Which::Errors } else { Which::All };
+    match which.unwrap_or(usual) {
+        Which::All => Arc::new(Stdout),
+        Which::Errors => Arc::new(Errors),
+    }
+}
+
+/// Lines of what went wrong.
+struct Errors;
+
+impl Lines for Errors {
+    fn write(&self, level: Level, line: &str) {
+        if level == Level::Error {
+            Stdout.write(level, line);
+        }
+    }
+}
+
+/// Writes how far it is on standard error, each second, for ever; nothing unless that is a
+/// terminal.
+pub(super) async fn show_progress(metrics: &Metrics) {
+    if !std::io::stderr().is_terminal() {
+        return std::future::pending().await;
+    }
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let counts = OUTCOMES.map(|outcome| count(metrics, outcome));
+        let all = counts.iter().sum::<u64>();
+        let mut out = std::io::stderr().lock();
+        // A line that cannot be shown harms nothing.
+        drop(write!(out, "\r\x1b[2K{}", line(counts, all - before)).and_then(|()| out.flush()));
+        before = all;
+    }
+}
+
+fn count(metrics: &Metrics, outcome: &str) -> u64 {
+    WAYS.iter().map(|way| metrics.messages(way, outcome)).sum()
+}
+
+fn line(counts: [u64; 5], each_second: u64) -> String {
+    let mut text = format!("{} messages, {each_second}/s", counts.iter().sum::<u64>());
+    for (outcome, count) in OUTCOMES.iter().zip(counts) {
+        text.push_str(&format!("  {} {count}", outcome.replace('_', " ")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_line_tells_what_became_of_the_messages() {
+        let expected =
+            "7 messages, 3/s  applied 3  duplicate 2  stale ignored 1  poison 1  retry 0";
+        assert_eq!(line([3, 2, 1, 1, 0], 3), expected);
+    }
+}

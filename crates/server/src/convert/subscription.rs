@@ -164,7 +164,7 @@ pub(super) fn settings_to_wire(settings: &Subscription) -> pubsub::Subscription 
         expiration_policy: Some(pubsub::ExpirationPolicy {
             ttl: settings.expiration.map(Into::into),
         }),
-        filter: google_filter(&settings),
+        filter: google_filter(settings),
         dead_letter_policy: dead_letter_policy.map(policy::dead_letter_policy_to_wire),
         retry_policy: settings.retry_policy.map(policy::retry_policy_to_wire),
         detached: settings.detached,

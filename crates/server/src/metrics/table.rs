@@ -140,7 +140,8 @@ metrics! {
         "How long heartbeats took, refused ones included.";
     LIVE_RENEWAL_ERRORS = Counter, "postrider_live_renewal_errors", "", SERVER,
         "Heartbeats that were refused.";
-    LIVE_STREAMS = Gauge, "postrider_live_streams", "", SERVER, "Streams of gateways that are open.";
+    LIVE_STREAMS = Gauge, "postrider_live_streams", "", SERVER,
+        "Streams of gateways that are open.";
     LIVE_MESSAGES = Counter, "postrider_live_messages", "", SERVER,
         "Messages that were matched against live subscriptions.";
     LIVE_UNREADABLE = Counter, "postrider_live_unreadable_messages", "", SERVER,

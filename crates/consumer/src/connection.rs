@@ -45,7 +45,7 @@ pub struct Connection {
 
 impl Connection {
     /// A connection to `http://host:port` in plain text, as Postrider and the emulator speak, or
-    /// to `https://host` with TLS.
+    /// to `https://host` with TLS. To be called inside a Tokio runtime.
     pub fn open(address: &str) -> Result<Self, StartError> {
         let refused = |_| StartError::Endpoint(address.to_owned());
         let mut endpoint = Endpoint::from_shared(address.to_owned())

@@ -87,7 +87,7 @@ pub struct Gateway {
 
 enum Link {
     Down { until: Instant },
-    Up(Up),
+    Up(Box<Up>),
 }
 
 struct Up {
@@ -134,19 +134,13 @@ impl Gateway {
             }
             match self.wait().await {
                 Next::Said(Ok(Some(frame))) => self.read(frame),
-                Next::Said(Ok(None)) => self.lose(Status::unavailable("the stream has ended")),
-                Next::Said(Err(status)) if is_final(&status) => {
-                    return Err(StartError::Gateway {
-                        id: self.id.clone(),
-                        status: Box::new(status),
-                    });
-                }
-                Next::Said(Err(status)) => self.lose(status),
+                Next::Said(Ok(None)) => self.lose(Status::unavailable("the stream has ended"))?,
+                Next::Said(Err(status)) => self.lose(status)?,
                 Next::Wanted(Some(wanted)) => self.change(wanted),
                 Next::Wanted(None) => self.changes.close(),
                 Next::Sent => {}
                 Next::Beat => self.beat(),
-                Next::Retry => self.open().await,
+                Next::Retry => self.open().await?,
             }
         }
     }
@@ -196,7 +190,7 @@ impl Gateway {
         }
     }
 
-    async fn open(&mut self) {
+    async fn open(&mut self) -> Result<(), StartError> {
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
         let from = self.last.map(resume::From::Sequence);
         let first = StreamRequest {
@@ -208,8 +202,9 @@ impl Gateway {
         let all = tokio_stream::StreamExt::chain(first, ReceiverStream::new(receiver));
         match self.opened(all).await {
             Ok(frames) => {
-                self.link = Link::Up(Up { requests, frames });
+                self.link = Link::Up(Box::new(Up { requests, frames }));
                 self.register_all();
+                Ok(())
             }
             Err(status) => self.lose(status),
         }
@@ -223,13 +218,18 @@ impl Gateway {
         Ok(self.connection.live().stream(request).await?.into_inner())
     }
 
-    fn lose(&mut self, status: Status) {
+    /// Tries again after a while, unless the server would say the same again.
+    fn lose(&mut self, status: Status) -> Result<(), StartError> {
+        if is_final(&status) {
+            return Err(StartError::Gateway { id: self.id.clone(), status: Box::new(status) });
+        }
         self.failures = self.failures.saturating_add(1);
         // Gateways that lost the same server do not all come back at once.
         let wait = RECONNECT.backoff(self.failures, clock::wall().0);
         self.link = Link::Down { until: Instant::now() + wait };
         self.waiting.clear();
         self.events.push_back(Event::Lost(status.message().to_owned()));
+        Ok(())
     }
 
     fn change(&mut self, wanted: Wanted) {

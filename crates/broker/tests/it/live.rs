@@ -11,6 +11,7 @@ use domain::live::Request;
 use domain::topic::LIVE_LABEL;
 use domain::{Message, Offset, TopicName};
 use futures::FutureExt;
+use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, HOUR, message, settle, topic_name, until};
 
@@ -499,7 +500,8 @@ async fn registrations_race_with_messages_and_neither_gap_nor_overlap_comes_of_i
     let (topic, live) = (live_topic(&fixture, "changes").await, fixture.broker.live());
     let mut stream = open(live, "g");
     let (publisher, to) = (Arc::clone(&fixture), topic.clone());
-    let publishing = tokio::spawn(async move {
+    let mut publishing = JoinSet::new();
+    publishing.spawn(async move {
         let mut last = 0;
         for number in 0..MESSAGES / 10 {
             let texts: Vec<_> = (0..10).map(|_| document(&number.to_string())).collect();
@@ -517,7 +519,7 @@ async fn registrations_race_with_messages_and_neither_gap_nor_overlap_comes_of_i
         (0..SUBSCRIPTIONS).map(register).collect::<BTreeMap<_, _>>()
     });
     let effective = registering.await.unwrap();
-    let last = publishing.await.unwrap();
+    let last = publishing.join_next().await.unwrap().unwrap();
     let end = send(&fixture, &topic, vec![document("end")]).await[0];
     let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     'reading: loop {
@@ -548,7 +550,8 @@ async fn going_back_while_messages_come_leaves_neither_gap_nor_overlap() {
     let mut last = send(&fixture, &topic, vec![document("0")]).await[0];
     for _ in 0..20 {
         let (publisher, to) = (Arc::clone(&fixture), topic.clone());
-        let publishing = tokio::spawn(async move {
+        let mut publishing = JoinSet::new();
+        publishing.spawn(async move {
             for _ in 0..40 {
                 send(&publisher, &to, vec![document("1"), document("2")]).await;
             }
@@ -567,7 +570,7 @@ async fn going_back_while_messages_come_leaves_neither_gap_nor_overlap() {
             }
         }
         assert!(seen.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{seen:?}");
-        publishing.await.unwrap();
+        publishing.join_next().await.unwrap().unwrap();
         last = send(&fixture, &topic, vec![document("3")]).await[0];
     }
 }

@@ -91,8 +91,6 @@ fn watch(arguments: &Watch) -> Result<(), Failure> {
     let client = Client::new(&arguments.at)?;
     // Tells at once whether there is a server that has them.
     client.get_ours("live subscriptions", Ours::Whole, "/internal/v1/health")?;
-    let connection = Connection::open(&format!("http://{}", client.host()));
-    let connection = connection.map_err(Failure::failed)?;
     let own = format!("watch-{}-{}", std::process::id(), SystemClock::start().wall().0);
     let gateway = arguments.gateway.clone().unwrap_or_else(|| own.clone());
     let wish = Wish {
@@ -103,6 +101,8 @@ fn watch(arguments: &Watch) -> Result<(), Failure> {
         ttl: Some(TTL),
     };
     client.block_on(async {
+        let connection = Connection::open(&format!("http://{}", client.host()));
+        let connection = connection.map_err(Failure::failed)?;
         let (mut gateway, wishes) = Gateway::new(connection, gateway);
         let id = wish.id.clone();
         wishes.add(wish).await;

@@ -310,7 +310,8 @@ proptest! {
         attributes.insert("odd".to_owned(), odd);
         let message = Message { data: data.into(), attributes, ordering_key };
         let lease = lease(offset, &message);
-        let read: Value = serde_json::from_slice(&message_json(&lease.record, Spelling::Twice).unwrap()).unwrap();
+        let written = message_json(&lease.record, Spelling::Twice).unwrap();
+        let read: Value = serde_json::from_slice(&written).unwrap();
         let data = STANDARD.decode(read["data"].as_str().unwrap_or_default()).unwrap();
         prop_assert_eq!(&data[..], &message.data[..]);
         prop_assert_eq!(&read["attributes"], &json!(message.attributes));

@@ -1,11 +1,13 @@
 """The shipped rule file and dashboard against real programs: promtool and a Prometheus."""
 
+import itertools
 import json
 import subprocess
 import time
 
 import pytest
 
+from live import SUBSCRIPTIONS, Stream, register, registration
 from program import CONFIG, Server
 from prometheus import ROOT, RULES, Prometheus
 from push import Pushing, dead_letter, retry
@@ -80,30 +82,60 @@ class Load:
         clients.nack(self.failing, clients.pull_exactly(self.failing, 1))
 
 
+class LiveLoad:
+    """A gateway that watches, and others that come, go and do what is refused."""
+
+    def __init__(self, server, push):
+        self.server, self.rest, self.clients = server, push.rest, push.clients
+        self.topic = f"{self.clients.project}/topics/changes"
+        labels = {"postrider-live": "true"}
+        self.clients.publisher.create_topic(request={"name": self.topic, "labels": labels})
+        filters = [{"field": "data.n", "op": ">", "value": 0}]
+        register(self.rest, "watching", "watched", filters=filters)
+        self.numbers = itertools.count(1)
+
+    def run(self):
+        number = next(self.numbers)
+        register(self.rest, "leaving", f"left-{number}", ttl=1)
+        register(self.rest, "closing", f"closed-{number}")
+        self.rest.delete(f"{SUBSCRIPTIONS}/closed-{number}")
+        assert self.rest.post(SUBSCRIPTIONS, registration("g", "no id")).code == 400
+        self.rest.ok("PUT", f"{SUBSCRIPTIONS}/watched/heartbeat")
+        assert self.rest.call("PUT", f"{SUBSCRIPTIONS}/nobody/heartbeat").code == 404
+        attributes = {"tenant": "blue", "collection": "rooms/1"}
+        messages = [{"data": data, "attributes": attributes} for data in (b'{"n": 1}', b"no")]
+        self.clients.publisher.publish(request={"topic": self.topic, "messages": messages})
+        # No frame has that number.
+        with Stream(self.server, "closing", query="?sequence=1") as stream:
+            assert stream.next()["type"] in ("register", "resync")
+
+
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scraped")
-    config = CONFIG + '\n[alerts]\ninterval = "500ms"\n'
+    config = CONFIG + '\n[alerts]\ninterval = "500ms"\n[live]\nmin_ttl = "1s"\n'
     server = Server(folder / "server", config=config).start()
     try:
         with Receiver() as receiver:
             push = Pushing(server, receiver)
             load = Load(push)
+            live = LiveLoad(server, push)
             with Prometheus(folder / "prometheus", server) as prometheus:
-                yield prometheus, load
+                yield prometheus, load, live
             push.close()
     finally:
         server.stop()
 
 
 def test_no_query_of_the_dashboard_is_empty_under_load(scraped):
-    prometheus, load = scraped
+    prometheus, load, live = scraped
     waiting = queries()
     assert len(waiting) > 25
     ends = time.monotonic() + SHOWN_SECONDS_MAX
-    with opened(load.clients, load.streamed):
+    with opened(load.clients, load.streamed), Stream(live.server, "watching"):
         while waiting:
             load.run()
+            live.run()
             for title, exprs in list(waiting.items()):
                 if all(any(value > 0 for value in prometheus.values(expr)) for expr in exprs):
                     del waiting[title]
@@ -111,7 +143,7 @@ def test_no_query_of_the_dashboard_is_empty_under_load(scraped):
 
 
 def test_prometheus_evaluates_every_rule(scraped):
-    prometheus, _ = scraped
+    prometheus, _, _ = scraped
 
     def health():
         groups = prometheus.get("/api/v1/rules")["groups"]

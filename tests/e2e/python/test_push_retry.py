@@ -175,11 +175,19 @@ def test_the_default_of_the_source_may_be_configured(tmp_path, receiver):
 # A changed endpoint.
 
 
+def state_of_first(push, name):
+    """How it stands with the first message that is not settled."""
+    found = push.rest.ok("GET", f"/v1/{name}/messages").get("messages")
+    return found[0]["state"] if found else None
+
+
 def test_a_retry_goes_to_the_endpoint_as_it_is_then(push):
     push.receiver.on("/old", 500)
     topic, name = push.pair("/old", retryPolicy=retry(1))
     push.publish(topic, b"x")
     (first,) = push.receiver.wait(1, "/old")
+    # Until the server has read the answer, the request is under way and would be given back.
+    until(lambda: state_of_first(push, name) == "backing off")
     push.modify(name, pushEndpoint=push.receiver.url("/new"))
     (second,) = push.receiver.wait(1, "/new")
     assert second.data == b"x"

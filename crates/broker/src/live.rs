@@ -269,12 +269,27 @@ impl Live {
         Ok(ended.is_some())
     }
 
-    /// Removes all subscriptions of a gateway; how many.
-    pub fn close_gateway(&self, gateway: &str) -> usize {
+    /// Removes all subscriptions of a gateway; how many. Of many, the index is cleared after the
+    /// answer: nobody is told of them any more, and what is wanted may show them a little longer.
+    pub fn close_gateway(self: &Arc<Self>, gateway: &str) -> usize {
         let mut book = self.book.lock();
         let ended = book.registry.close_gateway(gateway);
-        self.end(book, &ended);
-        ended.len()
+        let count = ended.len();
+        if count <= ENDED_AT_A_TIME {
+            self.end(book, &ended);
+            return count;
+        }
+        self.note_ended(&mut book, &ended);
+        drop(book);
+        let live = Arc::clone(self);
+        // It ends by itself, and nobody waits for it.
+        drop(spawn::named("live removal", async move {
+            for some in ended.chunks(ENDED_AT_A_TIME) {
+                some.iter().for_each(|ended| live.shards.remove(ended));
+                tokio::task::yield_now().await;
+            }
+        }));
+        count
     }
 
     /// Forgets what has ended. Out of the index it is taken after the book is free again, so that

@@ -68,7 +68,7 @@ pub(super) fn settings(plan: &LivePlan) -> Vec<(String, String)> {
         format!(
             "{subscriptions} subscriptions of {gateways} gateways in {collections} collections, \
              each with a value of its own and a bound; over HTTP/2, {in_flight} calls in flight \
-             or {batch} a call, while {flow_rate} messages a second flow that each match one; \
+             or {batch} a call, while {flow_rate} messages a second of their collections flow; \
              latency from due to the frame on a gateway's stream of Server-Sent Events; no null \
              server speaks this API, so rates stand alone"
         ),

@@ -473,6 +473,25 @@ async fn what_was_removed_is_told_of_no_more() {
 }
 
 #[tokio::test]
+async fn a_large_gateway_is_closed_at_once_and_the_index_soon_after() {
+    let fixture = Fixture::new().await;
+    let (topic, live) = (live_topic(&fixture, "changes").await, fixture.broker.live());
+    for number in 0..3_000 {
+        let filter = format!("data.n == {number}");
+        live.register(wish("g", &format!("s{number}"), &filter)).unwrap();
+    }
+    live.register(wish("h", "other", "")).unwrap();
+    assert_eq!((live.close_gateway("g"), live.figures(0).counts.total), (3_000, 1));
+    let mut stream = open(live, "h");
+    send(&fixture, &topic, vec![document(r#"{"n":7}"#)]).await;
+    assert_eq!(all_said(&frames(&mut stream, 1).await), [r#"{"n":7} other"#]);
+    until(|| live.figures(0).groups == 1).await;
+    // What was there can be registered again, also while the index is cleared.
+    live.register(wish("g", "s7", "data.n == 7")).unwrap();
+    assert_eq!(live.figures(0).groups, 2);
+}
+
+#[tokio::test]
 async fn what_is_wanted_is_known_before_a_registration_answers() {
     let fixture = Fixture::new().await;
     let live = fixture.broker.live();

@@ -119,7 +119,8 @@ fn message(plan: &LivePlan, number: usize, mark: u64) -> Outgoing {
     }
 }
 
-/// Runs `work` while messages flow that all match somebody.
+/// Runs `work` while messages flow that nobody waits for: what is kept for gateways must not count
+/// as what subscriptions take.
 async fn while_messages_flow<T>(
     target: &Target,
     plan: &LivePlan,
@@ -127,7 +128,7 @@ async fn while_messages_flow<T>(
 ) -> Result<T> {
     let caller = target.channel.caller(1, "Publisher/Publish")?;
     let publish = |mark: u64| {
-        let number = usize::try_from(mark).unwrap_or(0) % plan.subscriptions;
+        let number = plan.subscriptions + usize::try_from(mark).unwrap_or(0);
         let request = load::framed(TOPIC, vec![message(plan, number, mark)]);
         let mut caller = caller.clone();
         async move { caller.unary(request).await.map(drop) }

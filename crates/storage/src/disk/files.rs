@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 
-use super::format::{BLOCK, BLOCK_BYTES, to_usize};
+use super::format::{BLOCK, BLOCK_BYTES, RecordHead, record_holds, to_usize};
 use super::read_ahead::ReadAhead;
 use super::seam::{Disk, File};
 
@@ -16,6 +16,8 @@ use super::seam::{Disk, File};
 const OPEN_FILES_MAX: usize = 64;
 /// Shorter reads never pass the page cache by: for those the kernel reads ahead.
 pub(super) const DIRECT_BYTES_MIN: usize = 256 << 10;
+/// Parts of a backlog that are read before they are wanted: one at the disk, one being checked.
+const PARTS_AHEAD: usize = 2;
 
 /// Open segment files, a few at a time: there may be more segments than a process may open files.
 pub(super) struct Files {
@@ -78,7 +80,8 @@ impl SegmentFile {
     }
 
     /// Reads about `length` bytes from `at` on, where a record starts, and in any case `least`;
-    /// `next` says how many will be wanted from the end of those on, 0 = none.
+    /// `next` says how many will be wanted from a place on, 0 = none. What is read ahead is checked
+    /// with this seed.
     ///
     /// A backlog is mostly read once, from end to end, and then the page cache costs more than the
     /// disk does. What is read again is shared by several subscriptions, and does go through it.
@@ -86,8 +89,9 @@ impl SegmentFile {
         &self,
         at: u64,
         (least, length): (usize, usize),
-        next: impl FnOnce(u64) -> usize,
-    ) -> io::Result<Bytes> {
+        seed: u32,
+        next: impl Fn(u64) -> usize,
+    ) -> io::Result<Window> {
         if let Some(direct) = self.direct.as_ref().filter(|_| length >= DIRECT_BYTES_MIN)
             && let Some(read) = direct.read(at, (least, length))
         {
@@ -95,36 +99,79 @@ impl SegmentFile {
                 // The file ends inside a block, or the disk has larger ones.
                 Err(error) if is_refused(&error) => {}
                 Err(error) => return Err(error),
-                Ok(bytes) => {
-                    let end = at + bytes.len() as u64;
-                    direct.begin(end, next(end));
-                    return Ok(bytes);
+                Ok(window) => {
+                    direct.begin(at + window.bytes.len() as u64, seed, next);
+                    return Ok(window);
                 }
             }
         }
         let mut bytes = vec![0; length];
         self.cached.read_at(&mut bytes, at)?;
-        Ok(bytes.into())
+        Ok(Window { bytes: bytes.into(), checked: 0 })
+    }
+}
+
+/// Bytes of a segment from the start of a record on.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    pub bytes: Bytes,
+    /// So many of them are whole records that hold their checksums.
+    pub checked: usize,
+}
+
+impl Window {
+    /// Checks the records at the beginning of `bytes`, up to the first that is damaged or cut off.
+    pub(super) fn check(bytes: Bytes, seed: u32) -> Self {
+        let mut checked = 0;
+        while let Some(rest) = bytes.get(checked..)
+            && let Some(head) = RecordHead::decode(rest)
+            && rest.get(..head.length).is_some_and(|record| record_holds(record, seed))
+        {
+            checked += head.length;
+        }
+        Self { bytes, checked }
+    }
+
+    /// Goes on behind so many bytes.
+    pub(super) fn advance(&mut self, length: usize) {
+        self.bytes.advance(length);
+        self.checked = self.checked.saturating_sub(length);
     }
 }
 
 impl Direct {
     /// `None` if it was read before and nobody has begun to read enough of it again.
-    fn read(&self, at: u64, (least, length): (usize, usize)) -> Option<io::Result<Bytes>> {
+    fn read(&self, at: u64, (least, length): (usize, usize)) -> Option<io::Result<Window>> {
         if let Some(begun) = self.ahead.take(&self.file, at) {
             // It was begun for another reader, who may have needed less.
-            return Some(begun).filter(|begun| begun.as_ref().is_ok_and(|it| it.len() >= least));
+            let is_enough = |window: &Window| window.bytes.len() >= least;
+            return Some(begun).filter(|begun| begun.as_ref().is_ok_and(is_enough));
         }
         let end = at + length as u64;
         let is_new = self.read_to.fetch_max(end, Ordering::Relaxed) < end;
-        is_new.then(|| read_blocks(self.file.as_ref(), at, length))
+        is_new.then(|| {
+            let bytes = read_blocks(self.file.as_ref(), at, length)?;
+            Ok(Window { bytes, checked: 0 })
+        })
     }
 
-    /// Begins to read, so that the disk is at work while what was read before is.
-    fn begin(&self, at: u64, length: usize) {
-        let end = at + length as u64;
-        if length >= DIRECT_BYTES_MIN && self.read_to.fetch_max(end, Ordering::Relaxed) < end {
-            self.ahead.begin(&self.file, at, length);
+    /// Begins to read what follows, so that the disk and another core are at work while what was
+    /// read before is.
+    fn begin(&self, mut at: u64, seed: u32, next: impl Fn(u64) -> usize) {
+        for _ in 0..PARTS_AHEAD {
+            if let Some(end) = self.ahead.end_of(&self.file, at) {
+                at = end;
+                continue;
+            }
+            let length = next(at);
+            let end = at + length as u64;
+            let is_new =
+                length >= DIRECT_BYTES_MIN && self.read_to.fetch_max(end, Ordering::Relaxed) < end;
+            if !is_new {
+                return;
+            }
+            self.ahead.begin(&self.file, at, length, seed);
+            at = end;
         }
     }
 }
@@ -227,11 +274,11 @@ mod tests {
     #[test]
     fn what_is_read_first_passes_the_cache_by_and_what_is_read_again_does_not() {
         let opened = open(4 * MIB);
-        let bytes = opened.file.read(5_000, (1, MIB), |_| 0).unwrap();
+        let bytes = opened.file.read(5_000, (1, MIB), 0, |_| 0).unwrap().bytes;
         assert!(bytes.len() == MIB && is_right(&bytes, 5_000));
         assert_eq!(reads(&opened.direct), [(4_096, MIB + BLOCK, true)]);
         assert!(reads(&opened.cached).is_empty());
-        let again = opened.file.read(5_000, (1, MIB), |_| 0).unwrap();
+        let again = opened.file.read(5_000, (1, MIB), 0, |_| 0).unwrap().bytes;
         assert_eq!(again, bytes);
         assert!(reads(&opened.direct).is_empty());
         assert_eq!(reads(&opened.cached).len(), 1);
@@ -240,7 +287,7 @@ mod tests {
     #[test]
     fn a_short_read_goes_through_the_cache() {
         let opened = open(4 * MIB);
-        let bytes = opened.file.read(5_000, (1, DIRECT_BYTES_MIN - 1), |_| 0).unwrap();
+        let bytes = opened.file.read(5_000, (1, DIRECT_BYTES_MIN - 1), 0, |_| 0).unwrap().bytes;
         assert!(is_right(&bytes, 5_000));
         assert!(reads(&opened.direct).is_empty());
     }
@@ -248,7 +295,7 @@ mod tests {
     #[test]
     fn a_file_that_ends_inside_a_block_is_read_all_the_same() {
         let opened = open(MIB + 100);
-        let bytes = opened.file.read(200, (1, MIB - 100), |_| 0).unwrap();
+        let bytes = opened.file.read(200, (1, MIB - 100), 0, |_| 0).unwrap().bytes;
         assert!(bytes.len() == MIB - 100 && is_right(&bytes, 200));
         assert_eq!(reads(&opened.cached).len(), 1);
     }
@@ -259,7 +306,7 @@ mod tests {
         let file = Arc::new(opened.file);
         for at in [0, MIB] {
             let file = Arc::clone(&file);
-            let read = move || file.read(at as u64, (1, MIB), |_| MIB).unwrap();
+            let read = move || file.read(at as u64, (1, MIB), 0, |_| MIB).unwrap().bytes;
             let bytes = tokio::task::spawn_blocking(read).await.unwrap();
             assert!(bytes.len() == MIB && is_right(&bytes, at as u64));
         }
@@ -276,11 +323,11 @@ mod tests {
         let file = Arc::new(opened.file);
         let ahead = Arc::clone(&file.direct.as_ref().unwrap().ahead);
         let first = Arc::clone(&file);
-        let begin = move || first.read(0, (1, MIB), |_| DIRECT_BYTES_MIN).unwrap();
+        let begin = move || first.read(0, (1, MIB), 0, |_| DIRECT_BYTES_MIN).unwrap().bytes;
         tokio::task::spawn_blocking(begin).await.unwrap();
         ahead.settle().await;
         let least = DIRECT_BYTES_MIN + 1;
-        let bytes = file.read(MIB as u64, (least, least), |_| 0).unwrap();
+        let bytes = file.read(MIB as u64, (least, least), 0, |_| 0).unwrap().bytes;
         assert!(bytes.len() == least && is_right(&bytes, MIB as u64));
     }
 }

@@ -1,19 +1,18 @@
-//! Parts of segment files that are read before they are wanted: a few for the whole store, so that
-//! consumers that stop in the middle of a backlog leave little behind.
+//! Parts of segment files that are read and checked before they are wanted: a few for the whole
+//! store, so that consumers that stop in the middle of a backlog leave little behind.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::files::read_blocks;
+use super::files::{Window, read_blocks};
 use super::seam::File;
 
 /// Reads begun and not yet wanted, at most. Of more backlogs that are read at once than this,
 /// some do without.
-const BEGUN_MAX: usize = 8;
+const BEGUN_MAX: usize = 16;
 
 /// Reads that were begun, oldest first.
 #[derive(Default)]
@@ -23,27 +22,29 @@ struct Begun {
     /// Not held open: a file that is removed gives its space back.
     file: Weak<dyn File>,
     at: u64,
+    end: u64,
     part: Arc<Mutex<Part>>,
 }
 
 /// Locked while it is read: who wants it then waits for the lock.
 enum Part {
     Unread,
-    Read(io::Result<Bytes>),
+    Read(io::Result<Window>),
     /// Somebody wanted it before its turn came.
     Taken,
 }
 
 impl ReadAhead {
-    /// Begins to read `length` bytes of `file` from `at` on.
-    pub(super) fn begin(&self, file: &Arc<dyn File>, at: u64, length: usize) {
+    /// Begins to read `length` bytes of `file` from `at` on, where a record starts.
+    pub(super) fn begin(&self, file: &Arc<dyn File>, at: u64, length: usize, seed: u32) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let part = Arc::new(Mutex::new(Part::Unread));
         let mut begun = self.0.lock();
         if begun.len() >= BEGUN_MAX {
             begun.pop_front();
         }
-        begun.push_back(Begun { file: Arc::downgrade(file), at, part: Arc::clone(&part) });
+        let (weak, end) = (Arc::downgrade(file), at + length as u64);
+        begun.push_back(Begun { file: weak, at, end, part: Arc::clone(&part) });
         drop(begun);
         let file = Arc::clone(file);
         // Nobody waits for the task itself: whoever comes before its turn reads without it, so
@@ -53,16 +54,22 @@ impl ReadAhead {
             let is_wanted = Arc::strong_count(&part) > 1;
             let mut part = part.lock();
             if is_wanted && matches!(*part, Part::Unread) {
-                *part = Part::Read(read_blocks(file.as_ref(), at, length));
+                let bytes = read_blocks(file.as_ref(), at, length);
+                *part = Part::Read(bytes.map(|bytes| Window::check(bytes, seed)));
             }
         }));
     }
 
+    /// The end of what was begun to be read there; `None` if it was not.
+    pub(super) fn end_of(&self, file: &Arc<dyn File>, at: u64) -> Option<u64> {
+        let begun = self.0.lock();
+        Some(begun.get(place(&begun, file, at)?)?.end)
+    }
+
     /// What was begun to be read there; `None` if it was not, or its turn has not come.
-    pub(super) fn take(&self, file: &Arc<dyn File>, at: u64) -> Option<io::Result<Bytes>> {
+    pub(super) fn take(&self, file: &Arc<dyn File>, at: u64) -> Option<io::Result<Window>> {
         let mut begun = self.0.lock();
-        let file = Arc::downgrade(file);
-        let place = begun.iter().position(|it| it.at == at && it.file.ptr_eq(&file))?;
+        let place = place(&begun, file, at)?;
         let part = begun.remove(place)?.part;
         drop(begun);
         match std::mem::replace(&mut *part.lock(), Part::Taken) {
@@ -85,6 +92,11 @@ impl ReadAhead {
     }
 }
 
+fn place(begun: &VecDeque<Begun>, file: &Arc<dyn File>, at: u64) -> Option<usize> {
+    let file = Arc::downgrade(file);
+    begun.iter().position(|it| it.at == at && it.file.ptr_eq(&file))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::real::RealDisk;
@@ -100,7 +112,7 @@ mod tests {
         (folder, file)
     }
 
-    fn place(index: usize) -> u64 {
+    fn nth(index: usize) -> u64 {
         (index * LENGTH) as u64
     }
 
@@ -109,12 +121,12 @@ mod tests {
         let (_folder, one) = file();
         let (_other_folder, other) = file();
         let ahead = ReadAhead::default();
-        ahead.begin(&one, place(1), LENGTH);
+        ahead.begin(&one, nth(1), LENGTH, 0);
         ahead.settle().await;
-        assert!(ahead.take(&one, place(0)).is_none());
-        assert!(ahead.take(&other, place(1)).is_none());
-        assert_eq!(ahead.take(&one, place(1)).unwrap().unwrap(), [7; LENGTH][..]);
-        assert!(ahead.take(&one, place(1)).is_none());
+        assert!(ahead.take(&one, nth(0)).is_none());
+        assert!(ahead.take(&other, nth(1)).is_none());
+        assert_eq!(ahead.take(&one, nth(1)).unwrap().unwrap().bytes, [7; LENGTH][..]);
+        assert!(ahead.take(&one, nth(1)).is_none());
     }
 
     #[tokio::test]
@@ -122,12 +134,12 @@ mod tests {
         let (_folder, file) = file();
         let ahead = ReadAhead::default();
         for index in 0..=BEGUN_MAX {
-            ahead.begin(&file, place(index), LENGTH);
+            ahead.begin(&file, nth(index), LENGTH, 0);
         }
         ahead.settle().await;
         assert_eq!(ahead.0.lock().len(), BEGUN_MAX);
-        assert!(ahead.take(&file, place(0)).is_none(), "the oldest had to go");
-        assert!(ahead.take(&file, place(BEGUN_MAX)).is_some());
+        assert!(ahead.take(&file, nth(0)).is_none(), "the oldest had to go");
+        assert!(ahead.take(&file, nth(BEGUN_MAX)).is_some());
     }
 
     #[test]
@@ -135,7 +147,7 @@ mod tests {
         let (_folder, file) = file();
         let ahead = ReadAhead::default();
         let part = Arc::new(Mutex::new(Part::Unread));
-        let begun = Begun { file: Arc::downgrade(&file), at: 0, part: Arc::clone(&part) };
+        let begun = Begun { file: Arc::downgrade(&file), at: 0, end: 1, part: Arc::clone(&part) };
         ahead.0.lock().push_back(begun);
         assert!(ahead.take(&file, 0).is_none());
         assert!(matches!(*part.lock(), Part::Taken));
@@ -145,7 +157,7 @@ mod tests {
     async fn a_file_is_not_held_open_by_what_was_read_of_it() {
         let (_folder, file) = file();
         let ahead = ReadAhead::default();
-        ahead.begin(&file, 0, LENGTH);
+        ahead.begin(&file, 0, LENGTH, 0);
         ahead.settle().await;
         let held = Arc::downgrade(&file);
         drop(file);
@@ -160,7 +172,7 @@ mod tests {
     fn without_a_runtime_nothing_is_begun() {
         let (_folder, file) = file();
         let ahead = ReadAhead::default();
-        ahead.begin(&file, 0, LENGTH);
+        ahead.begin(&file, 0, LENGTH, 0);
         assert!(ahead.0.lock().is_empty());
     }
 }

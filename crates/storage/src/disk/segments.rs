@@ -11,11 +11,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, BufMut};
 use domain::{Offset, Timestamp, TopicId};
 
 use super::database::Database;
-use super::files::{DIRECT_BYTES_MIN, Files, SegmentFile};
+use super::files::{DIRECT_BYTES_MIN, Files, SegmentFile, Window};
 use super::format::{RECORD_HEADER, RecordHead, record_holds, to_usize};
 use super::scan::{at_end, unavailable};
 use super::seam::File;
@@ -105,7 +105,7 @@ pub(super) struct Reader<'a> {
     marks: Arc<[Mark]>,
     seed: u32,
     /// Bytes of the file from `at` on.
-    window: Bytes,
+    window: Window,
     at: u64,
     /// No record below this one is left.
     next: Offset,
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         let file = files.get(&segment.file).map_err(unavailable)?;
         let marks = segment.marks(database)?;
         let next = segment.first;
-        Ok(Self { segment, file, marks, seed, window: Bytes::new(), at: 0, next })
+        Ok(Self { segment, file, marks, seed, window: Window::default(), at: 0, next })
     }
 
     /// Adds the segment's records to `filling`, from its next offset on. Returns whether the
@@ -133,14 +133,14 @@ impl<'a> Reader<'a> {
         }
         let record_bytes = self.segment.length / self.segment.records.max(1) + 1;
         while self.at < self.segment.length {
-            if self.window.is_empty() && filling.is_half_full() {
+            if self.window.bytes.is_empty() && filling.is_half_full() {
                 return Ok(false);
             }
             let records_bytes = (filling.records_left() as u64).saturating_mul(record_bytes);
             match self.record(records_bytes.min(filling.bytes_left() as u64))? {
                 Some(head) if head.offset < filling.next() => self.pass(&head),
                 Some(head) => {
-                    if !filling.take(&self.window, 0, &head) {
+                    if !filling.take(&self.window.bytes, 0, &head) {
                         return Ok(false);
                     }
                     self.pass(&head);
@@ -165,23 +165,22 @@ impl<'a> Reader<'a> {
     /// The record at `at`, whole in the window; `None` if it does not hold its checksum.
     fn record(&mut self, wanted: u64) -> Result<Option<RecordHead>> {
         self.fill(RECORD_HEADER + 8, wanted)?;
-        let Some(head) = RecordHead::decode(&self.window) else { return Ok(None) };
+        let Some(head) = RecordHead::decode(&self.window.bytes) else { return Ok(None) };
         if head.length as u64 > self.segment.length - self.at {
             return Ok(None);
         }
         self.fill(head.length, wanted)?;
-        let holds = self.window.get(..head.length).is_some_and(|record| {
-            record_holds(record, self.seed)
-                && head.offset >= self.next
-                && head.offset <= self.segment.last
-        });
-        Ok(holds.then_some(head))
+        let is_next = head.offset >= self.next && head.offset <= self.segment.last;
+        let holds = head.length <= self.window.checked
+            || (self.window.bytes.get(..head.length))
+                .is_some_and(|record| record_holds(record, self.seed));
+        Ok((is_next && holds).then_some(head))
     }
 
     /// Makes the window hold `needed` bytes, or all up to the segment's end.
     fn fill(&mut self, needed: usize, wanted: u64) -> Result<()> {
         let rest = self.segment.length - self.at;
-        if self.window.len() as u64 >= rest.min(needed as u64) {
+        if self.window.bytes.len() as u64 >= rest.min(needed as u64) {
             return Ok(());
         }
         let least = rest.min(needed as u64);
@@ -190,7 +189,7 @@ impl<'a> Reader<'a> {
         let goes_on = wanted >= DIRECT_BYTES_MIN as u64;
         let next = |at: u64| if goes_on { to_usize(self.window_end(at, wanted) - at) } else { 0 };
         let lengths = (to_usize(least), to_usize(end - self.at));
-        let read = self.file.read(self.at, lengths, next);
+        let read = self.file.read(self.at, lengths, self.seed, next);
         self.window = read.map_err(|error| at_end(&self.segment.file, self.at, error))?;
         Ok(())
     }
@@ -224,7 +223,7 @@ impl<'a> Reader<'a> {
             filling.damaged(Offset(damaged));
         }
         (self.at, self.next) = (at, offset);
-        self.window = Bytes::new();
+        self.window = Window::default();
         Ok(last >= offset.0)
     }
 
@@ -235,7 +234,7 @@ impl<'a> Reader<'a> {
         let (end, end_offset) = next_mark
             .map_or((self.segment.length, self.segment.last.next()), |mark| (mark.at, mark.offset));
         self.fill(to_usize(end - self.at), 0)?;
-        let window = self.window.get(..to_usize(end - self.at)).unwrap_or_default();
+        let window = self.window.bytes.get(..to_usize(end - self.at)).unwrap_or_default();
         for place in 1..window.len().saturating_sub(RECORD_HEADER) {
             let bytes = window.get(place..).unwrap_or_default();
             let Some(head) = RecordHead::decode(bytes) else { continue };
@@ -257,7 +256,7 @@ pub(super) fn verify(
     marks: Vec<Mark>,
     mut fault: impl FnMut(u64),
 ) -> Result<u64, Error> {
-    let (marks, window) = (marks.into(), Bytes::new());
+    let (marks, window) = (marks.into(), Window::default());
     let file = Arc::new(SegmentFile::cached(file));
     let mut reader = Reader { segment, file, marks, seed, window, at: 0, next: segment.first };
     let mut records = 0;
@@ -268,7 +267,7 @@ pub(super) fn verify(
         } else {
             fault(reader.at);
             (reader.at, reader.next) = reader.next_good()?;
-            reader.window = Bytes::new();
+            reader.window = Window::default();
         }
     }
     Ok(records)

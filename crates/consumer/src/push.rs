@@ -15,6 +15,7 @@ use domain::push::Secret;
 use crate::{Consumer, Handler, StartError};
 
 pub use server::Server;
+pub use signature::Verifier;
 pub use token::{Keys, Oidc};
 
 /// How pushes are taken.

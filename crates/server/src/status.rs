@@ -6,7 +6,7 @@ use broker::Error;
 use domain::{Invalid, live};
 use tonic::{Code, Status};
 use wire::json::JsonError;
-use wire::rpc::ErrorInfo;
+use wire::rpc::{self, ErrorInfo};
 
 /// A refused call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,25 +99,7 @@ impl Refusal {
 
     /// The code's name in REST answers.
     pub(crate) fn code_name(&self) -> &'static str {
-        match self.code {
-            Code::Ok => "OK",
-            Code::Cancelled => "CANCELLED",
-            Code::Unknown => "UNKNOWN",
-            Code::InvalidArgument => "INVALID_ARGUMENT",
-            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-            Code::NotFound => "NOT_FOUND",
-            Code::AlreadyExists => "ALREADY_EXISTS",
-            Code::PermissionDenied => "PERMISSION_DENIED",
-            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Code::FailedPrecondition => "FAILED_PRECONDITION",
-            Code::Aborted => "ABORTED",
-            Code::OutOfRange => "OUT_OF_RANGE",
-            Code::Unimplemented => "UNIMPLEMENTED",
-            Code::Internal => "INTERNAL",
-            Code::Unavailable => "UNAVAILABLE",
-            Code::DataLoss => "DATA_LOSS",
-            Code::Unauthenticated => "UNAUTHENTICATED",
-        }
+        rpc::code_name(self.code)
     }
 }
 

@@ -21,7 +21,7 @@ pub struct LiveFigures {
     pub expired: u64,
     /// Subscriptions that were removed by their gateway.
     pub unregistered: u64,
-    /// Registrations that were refused, by the API's code.
+    /// Registrations that were refused.
     pub registration_errors: u64,
     /// Heartbeats that were refused.
     pub renewal_errors: u64,

@@ -4,8 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tonic::Code;
-
-use super::retry::code_name;
+use wire::rpc::code_name;
 
 /// The counter of errors, by code.
 pub const ERRORS: &str = "postrider_consumer_firestore_errors_total";

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tonic::{Code, Status};
+use wire::rpc::code_name;
 
 use crate::Failure;
 use crate::effects::StoreError;
@@ -110,29 +111,6 @@ pub(super) fn error(status: &Status, meaning: Meaning) -> StoreError {
         Meaning::Again => StoreError::Transient(failure),
         Meaning::Config => StoreError::Config(failure),
         Meaning::Refused => StoreError::Refused(failure),
-    }
-}
-
-/// The code as Google writes it.
-pub(super) fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
 

@@ -45,7 +45,7 @@ impl Connect {
     }
 
     /// Of an address such as `https://oauth2.googleapis.com/token`; `None` = it is none.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
+    pub(crate) fn of(uri: &Uri) -> Option<Self> {
         let is_secure = match uri.scheme_str()? {
             "https" => true,
             "http" => false,
@@ -56,11 +56,13 @@ impl Connect {
     }
 
     fn host(&self) -> &str {
-        self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host)
+        let host = self.authority.rsplit_once(':').map_or(&*self.authority, |(host, _)| host);
+        // An IPv6 address has brackets in an address, but not as a name.
+        host.trim_start_matches('[').trim_end_matches(']')
     }
 
     /// Opens a connection that shall speak `protocol`.
-    pub(super) async fn open(&self, protocol: &'static [u8]) -> io::Result<Stream> {
+    pub(crate) async fn open(&self, protocol: &'static [u8]) -> io::Result<Stream> {
         let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open_slowly(protocol)).await;
         opened.unwrap_or_else(|_| {
             let problem = format!("{}: no connection within {CONNECT_TIMEOUT:?}", self.authority);
@@ -115,7 +117,7 @@ pub fn channel(connect: &Connect) -> Result<Channel, tonic::transport::Error> {
 }
 
 /// A connection.
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Plain(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
 }
@@ -176,5 +178,7 @@ mod tests {
         }
         assert_eq!(Connect::of(&"ftp://x/".parse().unwrap()), None);
         assert_eq!(Connect::secure("firestore.googleapis.com").host(), "firestore.googleapis.com");
+        let six = Connect::of(&"https://[::1]/x".parse().unwrap()).unwrap();
+        assert_eq!((six.authority.as_str(), six.host()), ("[::1]:443", "::1"));
     }
 }

@@ -13,20 +13,21 @@ const TOLERANCE_S: u64 = 300;
 const SIGNATURES_MAX: usize = 16;
 
 /// Checks signatures with any of a few keys. The keys are prepared once.
-pub(super) struct Verifier {
+pub struct Verifier {
     keys: Vec<hmac::Key>,
 }
 
 impl Verifier {
     /// `None` if there are no secrets: then no signature is wanted.
-    pub(super) fn new(secrets: &[Secret]) -> Option<Self> {
+    pub fn new(secrets: &[Secret]) -> Option<Self> {
         let key = |secret: &Secret| hmac::Key::new(hmac::HMAC_SHA256, secret.bytes());
         let keys: Vec<_> = secrets.iter().map(key).collect();
         (!keys.is_empty()).then_some(Self { keys })
     }
 
-    /// One signature that is right for one of the keys is enough.
-    pub(super) fn check(
+    /// Why a request is not signed as it should be. One signature that is right for one of the
+    /// keys is enough.
+    pub fn check(
         &self,
         headers: &HeaderMap,
         body: &[u8],

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use broker::{Clock, SystemClock};
 use clap::Args;
+use consumer::push::Verifier;
 use domain::push::Secret;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
@@ -66,12 +67,13 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let secret = arguments.secret.as_deref().map(|text| Secret::parse("--secret", text));
     let secret = secret.transpose().map_err(Failure::usage)?;
+    let verifier = Verifier::new(secret.as_slice());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(receive(arguments, secret))
+    runtime.block_on(receive(arguments, verifier))
 }
 
-async fn receive(arguments: &Arguments, secret: Option<Secret>) -> Result<(), Failure> {
+async fn receive(arguments: &Arguments, verifier: Option<Verifier>) -> Result<(), Failure> {
     let failed = |error| Failure::failed(format!("cannot listen on {}: {error}", arguments.listen));
     let listener = TcpListener::bind(arguments.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -82,7 +84,7 @@ async fn receive(arguments: &Arguments, secret: Option<Secret>) -> Result<(), Fa
         delay: arguments.delay,
         count: arguments.count,
         is_json: arguments.json,
-        secret,
+        verifier,
         clock: SystemClock::start(),
         tally: Mutex::default(),
         enough,
@@ -127,7 +129,7 @@ struct Desk {
     delay: Duration,
     count: Option<u64>,
     is_json: bool,
-    secret: Option<Secret>,
+    verifier: Option<Verifier>,
     clock: SystemClock,
     tally: Mutex<Tally>,
     enough: watch::Sender<bool>,
@@ -170,7 +172,7 @@ impl Desk {
 
     fn check_signature(&self, arrived: &Arrived) -> Check {
         let now = self.clock.wall();
-        signature::check(self.secret.as_ref(), &arrived.headers, &arrived.body, now)
+        signature::check(self.verifier.as_ref(), &arrived.headers, &arrived.body, now)
     }
 
     fn verdict(&self) -> Result<(), Failure> {

@@ -75,7 +75,7 @@ async fn what_may_go_well_later_is_tried_so_often_and_then_given_back() {
             fake.refuse(call, code, RETRY.attempts_max);
             let failed = effects.apply(&add(&id, None)).await;
             let Err(StoreError::Transient(failure)) = failed else { panic!("{failed:?}") };
-            assert_eq!(failure.code.as_deref(), Some(super::super::retry::code_name(code)));
+            assert_eq!(failure.code.as_deref(), Some(wire::rpc::code_name(code)));
             fake.refuse(call, code, RETRY.attempts_max - 1);
             assert_eq!(effects.apply(&add(&id, None)).await, Ok(Applied::Applied));
         }

@@ -49,6 +49,7 @@ pub(crate) struct Plan {
     pub(crate) behind_one_key: u64,
     /// One in so many messages matches the filter.
     pub(crate) filter_one_in: u32,
+    pub(crate) filter_backlog: u64,
     /// Messages that are sought back over.
     pub(crate) sought_back: u64,
     /// Pairs of a comparison, and messages published in each half of one.
@@ -208,6 +209,7 @@ impl Plan {
             keys_blocked: 10_000,
             behind_one_key: 1_000_000,
             filter_one_in: 100,
+            filter_backlog: 1_000_000,
             sought_back: 1_000_000,
             pairs: 5,
             pair_messages: 150_000,
@@ -238,6 +240,7 @@ impl Plan {
             keys: 10,
             keys_blocked: 50,
             behind_one_key: 500,
+            filter_backlog: 2000,
             sought_back: 500,
             pairs: 1,
             pair_messages: 500,

@@ -34,7 +34,7 @@ impl Audit {
     ) -> io::Result<()> {
         let record = json!({
             "time": clock::text(clock::wall()),
-            "subscription": message.subscription.as_ref().or(known.subscription.as_ref()),
+            "subscription": message.subscription.as_deref().or(known.subscription.as_deref()),
             "messageId": message.id,
             "publishTime": message.publish_time.map(clock::text),
             "deliveryAttempt": message.delivery_attempt,

@@ -13,8 +13,17 @@ pub(crate) fn wall() -> Timestamp {
 
 /// `time` as RFC 3339 has it, in UTC; empty after the year 9999.
 pub(crate) fn text(time: Timestamp) -> String {
+    let mut text = String::new();
+    write_text(time, &mut text);
+    text
+}
+
+/// Adds what `text` returns.
+pub(crate) fn write_text(time: Timestamp, text: &mut String) {
     let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-    wire::protobuf::Timestamp::from_unix_micros(micros).text().unwrap_or_default()
+    let time = wire::protobuf::Timestamp::from_unix_micros(micros);
+    // Out of range is the only way to fail, and adds nothing.
+    let _in_range = time.write_text(text).is_ok();
 }
 
 /// Reads what RFC 3339 writes; `None` for anything else, and for times before 1970.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::audit::Audit;
 use crate::forward::Forwarder;
-use crate::log::{Line, Lines, Stdout};
+use crate::log::{Lines, Stdout, Template};
 use crate::metrics::Metrics;
 use crate::rules::{Answer, Level, Rules, Settle, Way};
 use crate::{Failure, Handled, Handler, Known, Message, Outcome, Settings, StartError};
@@ -27,6 +27,7 @@ struct Inner<H> {
     known: Known,
     rules: Rules,
     lines: Arc<dyn Lines>,
+    template: Template,
     metrics: Arc<Metrics>,
     audit: Option<Audit>,
 }
@@ -41,7 +42,7 @@ impl<H: Handler> Consumer<H> {
     /// A consumer that writes its log lines to standard output. Refuses settings with which
     /// poison would come again for ever.
     pub fn new(handler: H, settings: Settings, known: Known) -> Result<Self, StartError> {
-        Self::with_lines(handler, settings, known, Arc::new(Stdout))
+        Self::with_lines(handler, settings, known, Arc::new(Stdout::default()))
     }
 
     /// A consumer that writes its log lines elsewhere.
@@ -59,7 +60,8 @@ impl<H: Handler> Consumer<H> {
         }
         let audit = settings.audit.as_deref().map(Audit::open).transpose()?;
         let metrics = Arc::new(Metrics::default());
-        let inner = Inner { handler, settings, known, rules, lines, metrics, audit };
+        let template = Template::new(&settings, &known);
+        let inner = Inner { handler, settings, known, rules, lines, template, metrics, audit };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -77,39 +79,56 @@ impl<H: Handler> Consumer<H> {
         self.inner.rules
     }
 
-    /// Decodes and handles; a panic and an end without an answer are transient.
-    pub(crate) async fn handle(&self, message: &Message) -> (Handled, Duration) {
-        let started = Instant::now();
-        let work = AssertUnwindSafe(self.decode_and_handle(message)).catch_unwind();
-        let timeout = self.inner.settings.handle_timeout;
-        let handled = match tokio::time::timeout(timeout, work).await {
-            Ok(Ok(handled)) => handled,
-            Ok(Err(panic)) => Outcome::Transient(panicked(panic.as_ref())).into(),
-            Err(_) => Outcome::Transient(too_slow(timeout)).into(),
+    /// Decodes and handles; a panic is transient.
+    pub(crate) async fn handle(&self, message: &Message) -> Handled {
+        let work = async {
+            match self.inner.handler.decode(message) {
+                Ok(event) => self.inner.handler.handle(event, message).await,
+                Err(failure) => Outcome::Poison(failure).into(),
+            }
         };
-        (handled, started.elapsed())
+        let handled = AssertUnwindSafe(work).catch_unwind().await;
+        handled.unwrap_or_else(|panic| Outcome::Transient(panicked(panic.as_ref())).into())
     }
 
-    async fn decode_and_handle(&self, message: &Message) -> Handled {
-        match self.inner.handler.decode(message) {
-            Ok(event) => self.inner.handler.handle(event, message).await,
-            Err(failure) => Outcome::Poison(failure).into(),
+    /// What `handling` comes to; if it takes too long it is dropped, and the outcome is transient.
+    pub(crate) async fn in_time(
+        &self,
+        began: Instant,
+        handling: impl Future<Output = Handled>,
+    ) -> Handled {
+        let timeout = self.inner.settings.handle_timeout;
+        match tokio::time::timeout_at(began + timeout, handling).await {
+            Ok(handled) => handled,
+            Err(_) => Outcome::Transient(too_slow(timeout)).into(),
         }
     }
 
     /// Handles the message and does what the rules say: poison is forwarded or kept for audit,
     /// the line is written, the message is counted. Settling it is left to the caller.
-    pub(crate) async fn run(
+    pub(crate) async fn run(&self, message: &Message, way: Way) -> Done {
+        let began = Instant::now();
+        let handled = self.in_time(began, self.handle(message)).await;
+        self.finish(message, way, handled, began.elapsed(), None).await
+    }
+
+    /// As `finish`, without waiting for anything: `None` if poison must be put somewhere first.
+    pub(crate) fn finish_now(
         &self,
         message: &Message,
         way: Way,
-        forwarder: Option<&Forwarder>,
-    ) -> Done {
-        let (handled, took) = self.handle(message).await;
-        self.finish(message, way, handled, took, forwarder).await
+        handled: &Handled,
+        took: Duration,
+    ) -> Option<Answer> {
+        let answer = self.inner.rules.answer(&handled.outcome, way);
+        if answer.forward || answer.audit {
+            return None;
+        }
+        self.tell(&Settled { message, way, handled, answer, took });
+        Some(answer)
     }
 
-    /// As `run`, for a message of which the outcome is known already.
+    /// Does what the rules say of a message that was handled so.
     pub(crate) async fn finish(
         &self,
         message: &Message,
@@ -156,9 +175,16 @@ impl<H: Handler> Consumer<H> {
     /// read, it is `Message::default()`.
     pub(crate) fn tell(&self, settled: &Settled<'_>) {
         let inner = &*self.inner;
-        let line = Line::new(&inner.settings, &inner.known, settled);
-        inner.lines.write(settled.answer.level, &line.text());
+        let level = settled.answer.level;
+        if inner.lines.wants(level) {
+            inner.lines.write(level, &inner.template.line(settled));
+        }
         inner.metrics.count(settled);
+    }
+
+    /// Lets out the lines that were told: called before what they tell of is acked or answered.
+    pub(crate) fn flush_lines(&self) {
+        self.inner.lines.flush();
     }
 }
 

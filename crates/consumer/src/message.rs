@@ -1,6 +1,7 @@
 //! A message as a handler sees it, however it was delivered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::Timestamp;
@@ -24,7 +25,7 @@ pub struct Message {
     /// Which try this is, from 1; known where the subscription has a dead letter policy.
     pub delivery_attempt: Option<u32>,
     /// The full name of the subscription, where it is known.
-    pub subscription: Option<String>,
+    pub subscription: Option<Arc<str>>,
 }
 
 impl Message {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::Outcome;
 use crate::consumer::Settled;
 use crate::log::cut;
 use crate::rules::Way;
@@ -48,10 +49,7 @@ impl Metrics {
             Way::Push => 0,
             Way::Pull => 1,
         };
-        let at = OUTCOMES.iter().position(|word| *word == outcome.word());
-        if let (Some(counts), Some(at)) = (self.messages.get(way), at)
-            && let Some(count) = counts.get(at)
-        {
+        if let Some(count) = self.messages.get(way).and_then(|counts| counts.get(place(outcome))) {
             add(count, 1);
         }
         self.count_time(settled.took);
@@ -173,6 +171,17 @@ impl Metrics {
     }
 }
 
+/// Where an outcome stands in `OUTCOMES`.
+fn place(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Applied => 0,
+        Outcome::Duplicate => 1,
+        Outcome::StaleIgnored => 2,
+        Outcome::Poison(_) => 3,
+        Outcome::Transient(_) | Outcome::Config(_) => 4,
+    }
+}
+
 fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }
@@ -198,4 +207,25 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
 fn escaped(text: &str) -> String {
     let keep = |c: char| if c == '"' || c == '\\' || c.is_control() { '_' } else { c };
     text.chars().map(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Failure;
+
+    #[test]
+    fn every_outcome_is_counted_under_its_word() {
+        let failure = Failure::default;
+        for outcome in [
+            Outcome::Applied,
+            Outcome::Duplicate,
+            Outcome::StaleIgnored,
+            Outcome::Poison(failure()),
+            Outcome::Transient(failure()),
+            Outcome::Config(failure()),
+        ] {
+            assert_eq!(OUTCOMES[place(&outcome)], outcome.word());
+        }
+    }
 }

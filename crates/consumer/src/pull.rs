@@ -1,12 +1,13 @@
 //! The pull runner: a stream of messages, handled, settled and kept on lease meanwhile.
 //!
 //! ```text
-//!   server ══stream══▶ Link ──▶ Lanes ──▶ handler tasks ──▶ Outbox ──▶ Link ══▶ server
-//!                                 (order)                   (acks, nacks, extensions)
+//!   server ══stream══▶ Link ──▶ Lanes ──▶ Hands ──▶ Outbox ──▶ Link ══▶ server
+//!                                 (order)  (handlers) (acks, nacks, extensions)
 //! ```
 //!
-//! One loop owns all state (`runner`); what is handled runs in tasks of its own.
+//! One loop owns all state (`runner`); a handler that waits goes on in a task of its own.
 
+mod hands;
 mod lanes;
 mod leases;
 mod link;

@@ -93,6 +93,7 @@ mod tests {
             memory: Vec::new(),
             times: Vec::new(),
             beside: Vec::new(),
+            cpu: Vec::new(),
             figures: Vec::new(),
         };
         for (name, resident_mib) in [("live/memory-0", 10.0), ("live/memory-100k", 58.0)] {

@@ -31,6 +31,9 @@ pub(super) fn write(report: &Report) -> String {
     if !report.beside.is_empty() {
         text += &push::beside(&report.beside);
     }
+    if !report.cpu.is_empty() {
+        text += &cpu(report);
+    }
     if !report.figures.is_empty() {
         text += &figures(report);
     }
@@ -121,8 +124,7 @@ fn settings(plan: &Plan) -> String {
     ];
     let rows = rows.into_iter().map(|(name, text)| (name.to_owned(), text));
     let rows = rows.chain(push::settings(&plan.push)).chain(live::settings(&plan.live));
-    let rows = rows.map(|(name, text)| vec![name, text]);
-    section("Settings", &["", ""], &rows.collect::<Vec<_>>())
+    section("Settings", &["", ""], &rows.map(|(name, text)| vec![name, text]).collect::<Vec<_>>())
 }
 
 fn rates(rows: &[RateRow]) -> String {
@@ -202,6 +204,15 @@ fn memory(report: &Report) -> String {
 fn times(report: &Report) -> String {
     let rows = report.times.iter().map(|row| vec![row.name.clone(), figure(Some(row.took_ms), 1)]);
     section("Times", &["Row", "ms"], &rows.collect::<Vec<_>>())
+}
+
+fn cpu(report: &Report) -> String {
+    let rows = report.cpu.iter().map(|row| {
+        let ratio = format!("{:.0} %", row.ratio * 100.0);
+        vec![row.name.clone(), figure(Some(row.cpu_us), 2), ratio]
+    });
+    let head = ["Row", "CPU µs/message", "of the first"];
+    section("Processor time of a consumer", &head, &rows.collect::<Vec<_>>())
 }
 
 fn figures(report: &Report) -> String {

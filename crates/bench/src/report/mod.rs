@@ -29,6 +29,7 @@ pub(crate) struct Report {
     pub(crate) memory: Vec<MemoryRow>,
     pub(crate) times: Vec<TimeRow>,
     pub(crate) beside: Vec<BesideRow>,
+    pub(crate) cpu: Vec<CpuRow>,
     /// What must hold, filled in at the end.
     pub(crate) figures: Vec<Figure>,
 }
@@ -45,6 +46,7 @@ impl Report {
             memory: Vec::new(),
             times: Vec::new(),
             beside: Vec::new(),
+            cpu: Vec::new(),
             figures: Vec::new(),
         }
     }
@@ -196,6 +198,22 @@ pub(crate) struct ComparisonRow {
 impl ComparisonRow {
     pub(crate) fn line(&self) -> String {
         format!("{}: {:.0}/s ({:.1} % of the first)", self.name, self.rate, self.ratio * 100.0)
+    }
+}
+
+/// Processor time of a client for each message, beside the first of its group, of which it is this
+/// part.
+#[derive(Debug, Serialize)]
+pub(crate) struct CpuRow {
+    pub(crate) name: String,
+    pub(crate) cpu_us: f64,
+    pub(crate) ratio: f64,
+}
+
+impl CpuRow {
+    pub(crate) fn line(&self) -> String {
+        let Self { name, cpu_us, ratio } = self;
+        format!("{name}: {cpu_us:.2} µs a message ({:.1} % of the first)", ratio * 100.0)
     }
 }
 

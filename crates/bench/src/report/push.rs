@@ -170,6 +170,7 @@ mod tests {
             memory: Vec::new(),
             times: Vec::new(),
             beside: Vec::new(),
+            cpu: Vec::new(),
             figures: Vec::new(),
         }
     }

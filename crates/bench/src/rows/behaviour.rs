@@ -119,13 +119,13 @@ async fn filter(workshop: &Workshop, selection: &Selection, report: &mut Report)
         for (index, (target, one_in)) in
             [(&all, 1), (&some, plan.filter_one_in)].into_iter().enumerate()
         {
-            fill(target, vec![request.clone()], plan.backlog).await?;
+            fill(target, vec![request.clone()], plan.filter_backlog).await?;
             target.settle().await?;
             let start = clock::now();
             let mut subscriber = Subscriber::open(&target.channel, SUBSCRIPTION).await?;
-            let messages = plan.backlog / u64::from(one_in);
+            let messages = plan.filter_backlog / u64::from(one_in);
             let received = subscriber.receive(&Wanted { messages, lead: None }).await?;
-            rates[index].push(clock::rate(plan.backlog, received.end - start));
+            rates[index].push(clock::rate(plan.filter_backlog, received.end - start));
             subscriber.close().await?;
         }
     }

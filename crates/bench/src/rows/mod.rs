@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod comparison;
+mod consume;
 mod delivery;
 mod latency;
 mod live;
@@ -48,6 +49,7 @@ pub(crate) async fn run(workshop: &Workshop, selection: &Selection) -> Result<Re
     behaviour::run(workshop, selection, &mut report).await?;
     push::run(workshop, selection, &mut report).await?;
     live::run(workshop, selection, &mut report).await?;
+    consume::run(workshop, selection, &mut report).await?;
     Ok(report)
 }
 

@@ -21,33 +21,45 @@ pub(super) enum Change {
 
 /// What `write` makes of a document with these fields; `None` = there is none yet.
 pub(super) fn change(current: Option<Fields>, write: &Write) -> Result<Change, StoreError> {
-    let stored = stored_time(current.as_ref(), write.event_time.as_ref());
+    let mut fields = current.unwrap_or_default();
+    Ok(if put(&mut fields, write)? { Change::Put(fields) } else { Change::Stale })
+}
+
+/// Puts `write` into the fields of a document; none = there is none yet. Returns whether it did:
+/// a stale one leaves them as they are, and so does an error.
+pub(super) fn put(fields: &mut Fields, write: &Write) -> Result<bool, StoreError> {
+    let stored = stored_time(fields, write.event_time.as_ref());
     let is_later = |time: &EventTime| stored.is_some_and(|stored| stored > time.at);
     let is_stale = write.event_time.as_ref().is_some_and(is_later);
     if is_stale && write.kind != WriteKind::Increment {
-        return Ok(Change::Stale);
+        return Ok(false);
     }
-    let mut fields = match write.kind {
-        WriteKind::Set => Fields::new(),
-        WriteKind::Merge | WriteKind::Increment => current.unwrap_or_default(),
-    };
+    match write.kind {
+        WriteKind::Increment => check_numbers(write)?,
+        WriteKind::Set => fields.clear(),
+        WriteKind::Merge => {}
+    }
     for (name, value) in &write.fields {
+        let current = fields.get_mut(name);
         let value = match write.kind {
-            WriteKind::Increment => sum(name, fields.get(name), value)?,
+            WriteKind::Increment => sum(current.as_deref(), value),
             WriteKind::Set | WriteKind::Merge => value.clone(),
         };
-        fields.insert(name.clone(), value);
+        match current {
+            Some(current) => *current = value,
+            None => drop(fields.insert(name.clone(), value)),
+        }
     }
     if let Some(time) = &write.event_time {
         let latest = stored.map_or(time.at, |stored| stored.max(time.at));
         fields.insert(time.field.clone(), Value::Time(latest));
     }
-    Ok(Change::Put(fields))
+    Ok(true)
 }
 
 /// When the document says that what it tells of happened.
-fn stored_time(current: Option<&Fields>, time: Option<&EventTime>) -> Option<Timestamp> {
-    match current?.get(&time?.field)? {
+fn stored_time(fields: &Fields, time: Option<&EventTime>) -> Option<Timestamp> {
+    match fields.get(&time?.field)? {
         Value::Time(at) => Some(*at),
         // JSON has no times, so stores that keep JSON give them back as text.
         Value::Text(text) => clock::parse(text),
@@ -55,20 +67,27 @@ fn stored_time(current: Option<&Fields>, time: Option<&EventTime>) -> Option<Tim
     }
 }
 
-/// As Firestore adds: whole numbers stop at their bounds, and what is no number counts as absent.
-fn sum(name: &str, current: Option<&Value>, by: &Value) -> Result<Value, StoreError> {
-    #[expect(clippy::cast_precision_loss, reason = "a sum with a fraction is one of doubles")]
-    let double = |number: i64| number as f64;
-    match (current, by) {
-        (Some(Value::Integer(a)), Value::Integer(b)) => Ok(Value::Integer(a.saturating_add(*b))),
-        (Some(Value::Integer(a)), Value::Double(b)) => Ok(Value::Double(double(*a) + b)),
-        (Some(Value::Double(a)), Value::Integer(b)) => Ok(Value::Double(a + double(*b))),
-        (Some(Value::Double(a)), Value::Double(b)) => Ok(Value::Double(a + b)),
-        (_, Value::Integer(_) | Value::Double(_)) => Ok(by.clone()),
-        _ => {
+fn check_numbers(write: &Write) -> Result<(), StoreError> {
+    let is_number = |value: &Value| matches!(value, Value::Integer(_) | Value::Double(_));
+    match write.fields.iter().find(|(_, value)| !is_number(value)) {
+        None => Ok(()),
+        Some((name, _)) => {
             let problem = format!("{name}: no number, and only numbers can be added");
             Err(StoreError::Refused(Failure::new("NotANumber", problem)))
         }
+    }
+}
+
+/// As Firestore adds: whole numbers stop at their bounds, and what is no number counts as absent.
+fn sum(current: Option<&Value>, by: &Value) -> Value {
+    #[expect(clippy::cast_precision_loss, reason = "a sum with a fraction is one of doubles")]
+    let double = |number: i64| number as f64;
+    match (current, by) {
+        (Some(Value::Integer(a)), Value::Integer(b)) => Value::Integer(a.saturating_add(*b)),
+        (Some(Value::Integer(a)), Value::Double(b)) => Value::Double(double(*a) + b),
+        (Some(Value::Double(a)), Value::Integer(b)) => Value::Double(a + double(*b)),
+        (Some(Value::Double(a)), Value::Double(b)) => Value::Double(a + b),
+        _ => by.clone(),
     }
 }
 

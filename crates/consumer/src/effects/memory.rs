@@ -1,11 +1,13 @@
 //! Effects in memory: gone at the end, for tests and for what can be made again.
 
 use std::collections::HashMap;
+use std::hash::RandomState;
 
 use domain::Timestamp;
+use hashbrown::hash_map::EntryRef;
 use parking_lot::Mutex;
 
-use super::document::{Change, Fields, change};
+use super::document::{Fields, put};
 use super::{Applied, Effects, Path, StoreError, Write};
 use crate::Failure;
 
@@ -22,8 +24,13 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct State {
     documents: HashMap<Path, Fields>,
-    notes: HashMap<Path, Timestamp>,
+    notes: HashMap<String, Notes>,
+    notes_count: usize,
 }
+
+/// Until when each dedupe record of a collection is kept, by id. Looked up once for each message,
+/// and then mostly to be added.
+type Notes = hashbrown::HashMap<String, Timestamp, RandomState>;
 
 impl Default for Memory {
     fn default() -> Self {
@@ -45,31 +52,42 @@ impl Memory {
 
     /// Forgets dedupe records that have expired by `now`, and says how many.
     pub fn purge(&self, now: Timestamp) -> u64 {
-        let mut state = self.state.lock();
-        let before = state.notes.len();
-        state.notes.retain(|_, until| *until > now);
-        (before - state.notes.len()) as u64
+        let State { notes, notes_count, .. } = &mut *self.state.lock();
+        notes.retain(|_, notes| {
+            notes.retain(|_, until| *until > now);
+            !notes.is_empty()
+        });
+        let left = notes.values().map(Notes::len).sum();
+        let before = std::mem::replace(notes_count, left);
+        (before - left) as u64
     }
 
     fn apply_now(&self, write: &Write) -> Result<Applied, StoreError> {
-        let mut state = self.state.lock();
-        if state.notes.contains_key(&write.dedupe) {
-            return Ok(Applied::Duplicate);
+        let State { documents, notes, notes_count } = &mut *self.state.lock();
+        let Path { collection, id } = &write.dedupe;
+        if !notes.contains_key(collection) {
+            notes.insert(collection.clone(), Notes::default());
         }
-        if state.notes.len() >= self.notes_max {
+        let note = match notes.get_mut(collection).map(|notes| notes.entry_ref(id.as_str())) {
+            Some(EntryRef::Vacant(note)) => note,
+            Some(EntryRef::Occupied(_)) | None => return Ok(Applied::Duplicate),
+        };
+        if *notes_count >= self.notes_max {
             let problem = "too many dedupe records in memory: purge those that have expired";
             return Err(StoreError::Transient(Failure::new("Full", problem)));
         }
-        let current = state.documents.get(&write.document).cloned();
-        let applied = match change(current, write)? {
-            Change::Put(fields) => {
-                state.documents.insert(write.document.clone(), fields);
-                Applied::Applied
+        let is_put = match documents.get_mut(&write.document) {
+            Some(fields) => put(fields, write)?,
+            None => {
+                let mut fields = Fields::new();
+                let is_put = put(&mut fields, write)?;
+                documents.insert(write.document.clone(), fields);
+                is_put
             }
-            Change::Stale => Applied::Stale,
         };
-        state.notes.insert(write.dedupe.clone(), write.dedupe_until);
-        Ok(applied)
+        note.insert(write.dedupe_until);
+        *notes_count += 1;
+        Ok(if is_put { Applied::Applied } else { Applied::Stale })
     }
 }
 

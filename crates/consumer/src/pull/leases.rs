@@ -1,13 +1,13 @@
 //! The messages on lease: how many there are, and whose deadline must be moved.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
+use slab::Slab;
 use tokio::time::Instant;
 
-/// Names a lease within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LeaseNumber(u64);
+/// Names a lease within this process as long as it is not settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaseNumber(usize);
 
 /// One message on lease.
 #[derive(Debug)]
@@ -22,8 +22,7 @@ pub(super) struct Lease {
 
 /// All leases that are not settled.
 pub(super) struct Leases {
-    by_number: HashMap<LeaseNumber, Lease>,
-    next: u64,
+    by_number: Slab<Lease>,
     bytes: usize,
     ack_deadline: Duration,
     lease_max: Duration,
@@ -32,7 +31,7 @@ pub(super) struct Leases {
 impl Leases {
     /// Leases that last `ack_deadline` and are extended until they are `lease_max` old.
     pub(super) fn new(ack_deadline: Duration, lease_max: Duration) -> Self {
-        Self { by_number: HashMap::new(), next: 0, bytes: 0, ack_deadline, lease_max }
+        Self { by_number: Slab::new(), bytes: 0, ack_deadline, lease_max }
     }
 
     /// Takes up a lease that came now.
@@ -43,23 +42,20 @@ impl Leases {
         bytes: usize,
         now: Instant,
     ) -> LeaseNumber {
-        let number = LeaseNumber(self.next);
-        self.next += 1;
         self.bytes += bytes;
         let deadline = now + self.ack_deadline;
-        self.by_number.insert(number, Lease { ack_id, lane, bytes, began: now, deadline });
-        number
+        LeaseNumber(self.by_number.insert(Lease { ack_id, lane, bytes, began: now, deadline }))
     }
 
     /// Takes out a lease that is settled.
     pub(super) fn end(&mut self, number: LeaseNumber) -> Option<Lease> {
-        let lease = self.by_number.remove(&number)?;
+        let lease = self.by_number.try_remove(number.0)?;
         self.bytes -= lease.bytes;
         Some(lease)
     }
 
     /// Takes out all.
-    pub(super) fn end_all(&mut self) -> Vec<(LeaseNumber, Lease)> {
+    pub(super) fn end_all(&mut self) -> Vec<Lease> {
         self.bytes = 0;
         self.by_number.drain().collect()
     }
@@ -87,7 +83,7 @@ impl Leases {
         let is_due = |lease: &&mut Lease| {
             lease.deadline <= soon && now.duration_since(lease.began) < lease_max
         };
-        let due = self.by_number.values_mut().filter(is_due);
+        let due = self.by_number.iter_mut().map(|(_, lease)| lease).filter(is_due);
         due.map(|lease| {
             lease.deadline = now + ack_deadline;
             lease.ack_id.clone()

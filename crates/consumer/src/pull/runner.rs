@@ -1,20 +1,20 @@
 //! The loop that owns a pull consumer's state.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::RetryPolicy;
 use tokio::sync::mpsc;
-use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use wire::ReceivedMessage;
 use wire::pubsub::streaming_pull_response::AcknowledgeConfirmation;
 use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
+use super::hands::{Ended, Hands};
 use super::lanes::{Arrival, Lanes, Next};
-use super::leases::{Lease, LeaseNumber, Leases};
+use super::leases::{LeaseNumber, Leases};
 use super::link::{Event, Link};
 use super::outbox::{Call, Outbox};
 use super::{Error, Options};
@@ -25,13 +25,14 @@ use crate::{Connection, Consumer, Failure, Handler, Message, Order, Outcome, clo
 
 /// How long the server may take to end a stream that was closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Messages are handled for so long before what else has happened is looked at.
+const TURN: Duration = Duration::from_millis(1);
 
 /// A pull consumer while it runs.
 pub(super) struct Runner<H> {
     consumer: Consumer<H>,
     connection: Connection,
-    subscription: String,
-    forwarder: Option<Arc<Forwarder>>,
+    subscription: Arc<str>,
     options: Options,
     link: Link,
     outbox: Outbox,
@@ -39,21 +40,13 @@ pub(super) struct Runner<H> {
     lanes: Lanes<Item>,
     /// Messages whose turn it is, as soon as a handler is free.
     ready: VecDeque<Item>,
-    running: JoinSet<Settle>,
-    /// The leases of those that are being handled.
-    by_task: HashMap<Id, Running>,
+    hands: Hands<H>,
 }
 
 /// A message that waits to be handled.
 struct Item {
     number: LeaseNumber,
     message: Message,
-}
-
-/// A message that is being handled; kept to be able to say what it was.
-struct Running {
-    number: LeaseNumber,
-    message: Arc<Message>,
 }
 
 impl<H: Handler> Runner<H> {
@@ -69,15 +62,13 @@ impl<H: Handler> Runner<H> {
         Self {
             link: Link::new(connection.clone(), first, RetryPolicy { min, max }),
             leases: Leases::new(options.ack_deadline, options.lease_max),
-            forwarder: forwarder.map(Arc::new),
             outbox: Outbox::default(),
             lanes: Lanes::default(),
             ready: VecDeque::new(),
-            running: JoinSet::new(),
-            by_task: HashMap::new(),
+            hands: Hands::new(consumer.clone(), forwarder),
+            subscription: subscription.into(),
             consumer,
             connection,
-            subscription,
             options,
         }
     }
@@ -95,7 +86,8 @@ impl<H: Handler> Runner<H> {
         let mut stop = std::pin::pin!(stop);
         let mut ticks = ticks(self.leases.interval());
         loop {
-            self.start_ready();
+            let has_more = self.start_ready();
+            self.consumer.flush_lines();
             self.consumer.metrics().set_outstanding(self.leases.len());
             let has_room = self.has_room();
             let sender = if self.outbox.is_empty() { None } else { self.link.sender() };
@@ -103,12 +95,13 @@ impl<H: Handler> Runner<H> {
                 biased;
                 () = &mut stop => return Ok(()),
                 // What is ready is settled before it is told, so that acks go out together.
-                Some(ended) = self.running.join_next_with_id() => self.ended(ended),
+                ended = self.hands.next() => self.ended(ended),
                 _ = ticks.tick() => self.extend(),
                 permit = reserve(sender) => {
                     permit.send(self.outbox.next_request(self.options.ack_deadline));
                 }
                 event = self.link.next(), if has_room => self.happened(event)?,
+                () = tokio::task::yield_now(), if has_more => {}
             }
         }
     }
@@ -120,14 +113,14 @@ impl<H: Handler> Runner<H> {
             Event::Lost(status) => {
                 self.consumer.metrics().set_healthy(false);
                 self.consumer.metrics().count_reconnect();
-                let subscription = &self.subscription;
+                let subscription = &*self.subscription;
                 match status {
                     Some(status) => tracing::warn!(subscription, %status, "stream lost"),
                     None => tracing::debug!(subscription, "stream ended by the server"),
                 }
             }
             Event::Refused(status) => {
-                let (subscription, status) = (self.subscription.clone(), Box::new(status));
+                let (subscription, status) = (self.subscription.to_string(), Box::new(status));
                 return Err(Error::Refused { subscription, status });
             }
             Event::Closed => {}
@@ -141,7 +134,7 @@ impl<H: Handler> Runner<H> {
     }
 
     fn take(&mut self, response: StreamingPullResponse) {
-        let now = Instant::now();
+        let now = self.hands.look_at_clock();
         for received in response.received_messages {
             self.arrive(received, now);
         }
@@ -172,56 +165,70 @@ impl<H: Handler> Runner<H> {
         let lane = lane(&self.consumer.known().order, &message);
         let number = self.leases.begin(received.ack_id, lane.clone(), bytes, now);
         let Some(key) = lane else {
-            return self.ready.push_back(Item { number, message });
+            return self.start(Item { number, message }, now + TURN);
         };
         let id = message.id.clone();
         match self.lanes.arrive(&key, &id, Item { number, message }) {
-            Arrival::Start(item) => self.ready.push_back(item),
+            Arrival::Start(item) => self.start(item, now + TURN),
             Arrival::Waits => {}
             Arrival::GiveBack(item) => self.give_back(item, &lane_broken()),
         }
     }
 
-    /// Gives handlers to as many messages as may be handled at a time.
-    fn start_ready(&mut self) {
-        while self.by_task.len() < self.options.handlers_max {
-            let Some(Item { number, message }) = self.ready.pop_front() else { return };
-            let message = Arc::new(message);
-            let running = Running { number, message: Arc::clone(&message) };
-            let (consumer, forwarder) = (self.consumer.clone(), self.forwarder.clone());
-            let task = self.running.spawn(async move {
-                consumer.run(&message, Way::Pull, forwarder.as_deref()).await.answer.settle
-            });
-            self.by_task.insert(task.id(), running);
+    /// Has a message handled whose turn it is: now, while it is fresh in the processor's cache, if
+    /// no other waits for a handler and `end` has not come.
+    fn start(&mut self, item: Item, end: Instant) {
+        if self.ready.is_empty() && self.has_hands(end) {
+            self.begin(item);
+        } else {
+            self.ready.push_back(item);
+        }
+    }
+
+    /// Has as many messages handled as may be at a time, for one turn. Returns whether some could
+    /// go on at once.
+    fn start_ready(&mut self) -> bool {
+        if self.ready.is_empty() {
+            return false;
+        }
+        let end = self.hands.look_at_clock() + TURN;
+        while self.has_hands(end) {
+            let Some(item) = self.ready.pop_front() else { return false };
+            self.begin(item);
+        }
+        self.hands.len() < self.options.handlers_max
+    }
+
+    fn has_hands(&self, end: Instant) -> bool {
+        self.hands.len() < self.options.handlers_max && self.hands.now() < end
+    }
+
+    fn begin(&mut self, Item { number, message }: Item) {
+        if let Some(settle) = self.hands.begin(number, message) {
+            self.settle(number, settle.is_ack());
         }
     }
 
     /// Settles a message whose handler has ended, and all others that have by now.
-    fn ended(&mut self, ended: Result<(Id, Settle), JoinError>) {
+    fn ended(&mut self, ended: Ended<H>) {
         // The handler's own panics are caught: one that comes here was around it.
         let why = Failure::new("Panic", "a task of the consumer panicked");
-        self.ended_one(ended, &why);
-        while let Some(ended) = self.running.try_join_next_with_id() {
-            self.ended_one(ended, &why);
+        self.ended_one(&ended, &why);
+        while let Some(ended) = self.hands.try_next() {
+            self.ended_one(&ended, &why);
         }
     }
 
     /// `why` is for one that ended without an answer, and so without a line.
-    fn ended_one(&mut self, ended: Result<(Id, Settle), JoinError>, why: &Failure) {
-        let (id, settle) = match ended {
-            Ok((id, settle)) => (id, Some(settle)),
-            Err(error) => (error.id(), None),
-        };
-        let Some(running) = self.by_task.remove(&id) else { return };
-        if settle.is_none() {
-            self.tell_given_back(&running.message, why.clone());
+    fn ended_one(&mut self, ended: &Ended<H>, why: &Failure) {
+        if ended.settle.is_none() {
+            self.tell_given_back(ended.message(), why.clone());
         }
-        let is_acked = settle.is_some_and(Settle::is_ack);
-        let Some(lease) = self.leases.end(running.number) else { return };
-        self.settle(lease, is_acked);
+        self.settle(ended.number, ended.settle.is_some_and(Settle::is_ack));
     }
 
-    fn settle(&mut self, lease: Lease, is_acked: bool) {
+    fn settle(&mut self, number: LeaseNumber, is_acked: bool) {
+        let Some(lease) = self.leases.end(number) else { return };
         if is_acked {
             self.outbox.ack(lease.ack_id);
         } else {
@@ -270,12 +277,12 @@ impl<H: Handler> Runner<H> {
             if is_closed {
                 // Not before: what is given back would come again to the stream that is ending.
                 self.flush().await;
-                if self.by_task.is_empty() {
+                if self.hands.is_empty() {
                     break;
                 }
             }
             tokio::select! {
-                Some(ended) = self.running.join_next_with_id() => self.ended(ended),
+                ended = self.hands.next() => self.ended(ended),
                 event = self.link.next(), if !is_closed => match event {
                     Event::Response(response) => self.give_back_all(response, &why),
                     Event::Closed | Event::Refused(_) => is_closed = true,
@@ -286,7 +293,7 @@ impl<H: Handler> Runner<H> {
                     is_closed = true;
                 }
                 _ = ticks.tick() => self.extend(),
-                () = &mut grace, if !self.by_task.is_empty() => self.abandon(&why).await,
+                () = &mut grace, if !self.hands.is_empty() => self.abandon(&why).await,
             }
         }
         self.consumer.metrics().set_outstanding(0);
@@ -294,12 +301,11 @@ impl<H: Handler> Runner<H> {
 
     /// Ends the handlers that did not finish, and gives back their messages.
     async fn abandon(&mut self, why: &Failure) {
-        self.running.abort_all();
         // Some may have finished meanwhile; those are settled as they said.
-        while let Some(ended) = self.running.join_next_with_id().await {
-            self.ended_one(ended, why);
+        for ended in self.hands.abandon().await {
+            self.ended_one(&ended, why);
         }
-        for (_, lease) in self.leases.end_all() {
+        for lease in self.leases.end_all() {
             self.outbox.nack(lease.ack_id);
         }
     }
@@ -316,8 +322,9 @@ impl<H: Handler> Runner<H> {
 
     /// Tells the server all there is by calls of their own: the stream is closed.
     async fn flush(&mut self) {
-        let (subscription, deadline) = (self.subscription.clone(), self.options.ack_deadline);
-        while let Some(call) = self.outbox.next_call(&subscription, deadline) {
+        self.consumer.flush_lines();
+        let (subscription, deadline) = (&*self.subscription, self.options.ack_deadline);
+        while let Some(call) = self.outbox.next_call(subscription, deadline) {
             // Only the connection is borrowed: the stream inside `self` must not be shared.
             if let Err(status) = tell(&self.connection, call).await {
                 // Leases run out by themselves, and what was acked comes again as a duplicate.
@@ -375,7 +382,7 @@ fn lane_broken() -> Failure {
     Failure::new("LaneBroken", why)
 }
 
-fn read(received: &ReceivedMessage, subscription: &str) -> Result<Message, Failure> {
+fn read(received: &ReceivedMessage, subscription: &Arc<str>) -> Result<Message, Failure> {
     let message = received
         .decode_message()
         .map_err(|error| Failure::new("Malformed", format!("the message is broken: {error}")))?;
@@ -386,7 +393,7 @@ fn read(received: &ReceivedMessage, subscription: &str) -> Result<Message, Failu
         ordering_key: message.ordering_key,
         publish_time: message.publish_time.as_ref().and_then(clock::from_wire),
         delivery_attempt: u32::try_from(received.delivery_attempt).ok().filter(|n| *n > 0),
-        subscription: Some(subscription.to_owned()),
+        subscription: Some(Arc::clone(subscription)),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Google's envelope, read strictly.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -40,7 +41,7 @@ fn fill(message: &mut Message, body: &[u8]) -> Result<(), Failure> {
     let Value::Object(envelope) = tree else {
         return Err(broken("InvalidEnvelope", "the body is no JSON object; batches are not taken"));
     };
-    message.subscription = text(&envelope, "subscription", "subscription")?.map(str::to_owned);
+    message.subscription = text(&envelope, "subscription", "subscription")?.map(Arc::from);
     let inner = match envelope.get("message") {
         Some(Value::Object(inner)) => inner,
         Some(_) => return Err(broken("InvalidEnvelope", "message: not an object")),
@@ -138,7 +139,7 @@ mod tests {
             ordering_key: "o".to_owned(),
             publish_time: Some(crate::Timestamp(1_800_000_000_000_000)),
             delivery_attempt: Some(2),
-            subscription: Some("projects/p/subscriptions/s".to_owned()),
+            subscription: Some("projects/p/subscriptions/s".into()),
         };
         assert_eq!(message, expected);
         let snake = br#"{"message":{"message_id":"7"}}"#;

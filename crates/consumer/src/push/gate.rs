@@ -61,19 +61,9 @@ pub(super) fn router<H: Handler>(
 }
 
 async fn take<H: Handler>(State(gate): State<Arc<Gate<H>>>, request: Request) -> Response {
-    let Ok(_place) = gate.places.try_acquire() else {
-        let failure = Failure::new("Overloaded", "too many requests at a time");
-        let refusal = Refused::with(SERVICE_UNAVAILABLE, Outcome::Transient(failure));
-        return gate.refuse(*refusal).await;
-    };
-    let (parts, body) = request.into_parts();
-    match gate.let_in(&parts.headers, body).await {
-        Ok(message) => {
-            let done = gate.consumer.run(&message, Way::Push, None).await;
-            answer(done.answer.settle, &done.handled.outcome)
-        }
-        Err(refusal) => gate.refuse(*refusal).await,
-    }
+    let response = gate.take(request).await;
+    gate.consumer.flush_lines();
+    response
 }
 
 /// Why a request is not handled.
@@ -95,6 +85,22 @@ impl Refused {
 }
 
 impl<H: Handler> Gate<H> {
+    async fn take(&self, request: Request) -> Response {
+        let Ok(_place) = self.places.try_acquire() else {
+            let failure = Failure::new("Overloaded", "too many requests at a time");
+            let refusal = Refused::with(SERVICE_UNAVAILABLE, Outcome::Transient(failure));
+            return self.refuse(*refusal).await;
+        };
+        let (parts, body) = request.into_parts();
+        match self.let_in(&parts.headers, body).await {
+            Ok(message) => {
+                let done = self.consumer.run(&message, Way::Push).await;
+                answer(done.answer.settle, &done.handled.outcome)
+            }
+            Err(refusal) => self.refuse(*refusal).await,
+        }
+    }
+
     /// Reads the message of a request that may come in.
     async fn let_in(&self, headers: &HeaderMap, body: Body) -> Result<Message, Box<Refused>> {
         let now = clock::wall();

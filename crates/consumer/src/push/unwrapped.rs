@@ -1,5 +1,7 @@
 //! Messages whose data is sent alone, and all else in headers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use domain::push::is_reserved_header;
 use http::header::{self, HeaderMap, HeaderName};
@@ -56,7 +58,7 @@ pub(super) fn read(headers: &HeaderMap, body: Bytes) -> Result<Message, Failure>
         ordering_key: text(ORDERING_KEY).unwrap_or_default().to_owned(),
         publish_time: text(PUBLISH_TIME).and_then(clock::parse),
         delivery_attempt: attempt,
-        subscription: text(SUBSCRIPTION).map(str::to_owned),
+        subscription: text(SUBSCRIPTION).map(Arc::from),
     })
 }
 

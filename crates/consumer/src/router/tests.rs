@@ -108,7 +108,7 @@ fn a_route_can_be_for_one_subscription_and_any_data() {
     let mut hit = message("not json", &[("at", "1800000000123"), ("bytes", "12")]);
     hit.ordering_key = "home".to_owned();
     assert_eq!(router().route(&hit, NOW).write.unwrap_err().kind, "InvalidJson");
-    hit.subscription = Some("projects/p/subscriptions/hits".to_owned());
+    hit.subscription = Some("projects/p/subscriptions/hits".into());
     hit.attributes.insert("original_message_id".to_owned(), "3".to_owned());
     let write = router().route(&hit, NOW).write.unwrap();
     assert_eq!(write.document, path("pages/main/hits", "home"));

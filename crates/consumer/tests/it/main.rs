@@ -9,6 +9,7 @@ mod bad_input;
 mod chaos;
 mod emulator;
 mod gateway;
+mod hands;
 mod order;
 mod postgres;
 mod pull;

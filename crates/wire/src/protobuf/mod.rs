@@ -38,14 +38,20 @@ fn write_fraction(nanos: u32, text: &mut String) {
     if nanos == 0 {
         return;
     }
-    let digits = format!("{nanos:09}");
+    let parts = [nanos / 1_000_000, nanos / 1_000 % 1_000, nanos % 1_000].map(digits);
+    let [[_, a, b, c], [_, d, e, f], [_, g, h, i]] = parts;
+    let all = [b'.', a, b, c, d, e, f, g, h, i];
     let kept = match nanos {
-        n if n.is_multiple_of(1_000_000) => 3,
-        n if n.is_multiple_of(1_000) => 6,
-        _ => 9,
+        n if n.is_multiple_of(1_000_000) => 4,
+        n if n.is_multiple_of(1_000) => 7,
+        _ => 10,
     };
-    text.push('.');
-    text.push_str(&digits[..kept]);
+    text.push_str(str::from_utf8(&all[..kept]).unwrap_or_default());
+}
+
+/// The last four decimal digits of `number`.
+fn digits(number: u32) -> [u8; 4] {
+    [1_000, 100, 10, 1].map(|unit| b'0' + (number / unit % 10) as u8)
 }
 
 /// Reads one to nine digits after the point as nanoseconds.

@@ -6,7 +6,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Error, Serialize, Serializer};
 
 use super::calendar::{date_of_day, day_number};
-use super::{NANOS_PER_SECOND, OutOfRange, parse_digits, parse_fraction, write_fraction};
+use super::{NANOS_PER_SECOND, OutOfRange, digits, parse_digits, parse_fraction, write_fraction};
 
 /// 0001-01-01T00:00:00Z, the earliest that protobuf allows.
 const SECONDS_MIN: i64 = -62_135_596_800;
@@ -14,6 +14,8 @@ const SECONDS_MIN: i64 = -62_135_596_800;
 const SECONDS_MAX: i64 = 253_402_300_799;
 const SECONDS_PER_DAY: i64 = 86_400;
 const MICROS_PER_SECOND: i64 = 1_000_000;
+/// `2026-01-31T08:30:00.123456789Z`
+const TEXT_LENGTH_MAX: usize = 30;
 
 /// A moment: seconds since 1970 in UTC, and nanoseconds that count forward from there.
 ///
@@ -51,14 +53,29 @@ impl Timestamp {
 
     /// The text of RFC 3339, in UTC.
     pub fn text(&self) -> Result<String, OutOfRange> {
+        let mut text = String::with_capacity(TEXT_LENGTH_MAX);
+        self.write_text(&mut text)?;
+        Ok(text)
+    }
+
+    /// Adds the text of RFC 3339, in UTC.
+    pub fn write_text(&self, text: &mut String) -> Result<(), OutOfRange> {
         self.check()?;
         let (year, month, day) = date_of_day(self.seconds.div_euclid(SECONDS_PER_DAY));
         let second = self.seconds.rem_euclid(SECONDS_PER_DAY);
         let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-        let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
-        write_fraction(self.nanos.unsigned_abs(), &mut text);
+        let parts = [year, month, day, hour, minute, second].map(u32::try_from);
+        let [year, month, day, hour, minute, second] = parts.map(Result::unwrap_or_default);
+        // All digits at once, then the separators between them: this is written for every message.
+        let [y1, y2, y3, y4] = digits(year);
+        let [[.., m1, m2], [.., d1, d2]] = [month, day].map(digits);
+        let [[.., h1, h2], [.., n1, n2], [.., s1, s2]] = [hour, minute, second].map(digits);
+        let clock =
+            [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2];
+        text.push_str(str::from_utf8(&clock).unwrap_or_default());
+        write_fraction(self.nanos.unsigned_abs(), text);
         text.push('Z');
-        Ok(text)
+        Ok(())
     }
 
     /// Reads the text of RFC 3339 with any offset; `None` if it is none.

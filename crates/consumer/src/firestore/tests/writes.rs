@@ -102,7 +102,7 @@ async fn visibility_counts_deliveries_and_says_so() {
     let visibility = Visibility::new(Client::new(&options(&fake)).unwrap(), "ops_deliveries");
     let message = Message {
         id: "7".to_owned(),
-        subscription: Some("projects/p/subscriptions/s".to_owned()),
+        subscription: Some("projects/p/subscriptions/s".into()),
         ..Message::default()
     };
     let other = Message { id: "8".to_owned(), ..message.clone() };

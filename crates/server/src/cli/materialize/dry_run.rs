@@ -124,7 +124,7 @@ fn message(value: &Value, subscription: Option<&str>) -> Message {
         ordering_key: plain(&inner["orderingKey"]),
         publish_time: publish_time.and_then(|micros| u64::try_from(micros).ok()).map(Timestamp),
         delivery_attempt: None,
-        subscription: named.map(str::to_owned),
+        subscription: named.map(Into::into),
     }
 }
 

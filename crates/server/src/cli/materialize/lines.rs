@@ -27,19 +27,28 @@ pub(super) enum Which {
 pub(super) fn lines(which: Option<Which>) -> Arc<dyn Lines> {
     let usual = if std::io::stdout().is_terminal() { Which::Errors } else { Which::All };
     match which.unwrap_or(usual) {
-        Which::All => Arc::new(Stdout),
-        Which::Errors => Arc::new(Errors),
+        Which::All => Arc::new(Stdout::default()),
+        Which::Errors => Arc::new(Errors::default()),
     }
 }
 
 /// Lines of what went wrong.
-struct Errors;
+#[derive(Default)]
+struct Errors {
+    out: Stdout,
+}
 
 impl Lines for Errors {
+    fn wants(&self, level: Level) -> bool {
+        level == Level::Error
+    }
+
     fn write(&self, level: Level, line: &str) {
-        if level == Level::Error {
-            Stdout.write(level, line);
-        }
+        self.out.write(level, line);
+    }
+
+    fn flush(&self) {
+        self.out.flush();
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 
-use super::format::{BLOCK, BLOCK_BYTES, RecordHead, record_holds, to_usize};
+use super::format::{RecordHead, record_holds};
 use super::read_ahead::ReadAhead;
 use super::seam::{Disk, File};
 
@@ -150,7 +150,7 @@ impl Direct {
         let end = at + length as u64;
         let is_new = self.read_to.fetch_max(end, Ordering::Relaxed) < end;
         is_new.then(|| {
-            let bytes = read_blocks(self.file.as_ref(), at, length)?;
+            let bytes = self.ahead.memory.read(self.file.as_ref(), at, length)?;
             Ok(Window { bytes, checked: 0 })
         })
     }
@@ -176,24 +176,13 @@ impl Direct {
     }
 }
 
-/// Reads the whole blocks around the bytes that are wanted, into memory aligned to blocks.
-pub(super) fn read_blocks(file: &dyn File, at: u64, length: usize) -> io::Result<Bytes> {
-    let before = to_usize(at % BLOCK_BYTES);
-    let whole = (before + length).next_multiple_of(BLOCK);
-    let mut memory = vec![0; whole + BLOCK];
-    let start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);
-    let blocks = memory.get_mut(start..start + whole).unwrap_or_default();
-    file.read_at(blocks, at - before as u64)?;
-    let wanted = start + before;
-    Ok(Bytes::from(memory).slice(wanted..wanted + length))
-}
-
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::{BLOCK, to_usize};
     use super::*;
 
     const MIB: usize = 1 << 20;

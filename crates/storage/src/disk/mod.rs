@@ -27,6 +27,7 @@
 mod attempts;
 mod backup;
 mod blocks;
+mod blocks_memory;
 mod committer;
 mod database;
 mod definitions;

@@ -7,16 +7,21 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::files::{Window, read_blocks};
+use super::blocks_memory::BlocksMemory;
+use super::files::Window;
 use super::seam::File;
 
 /// Reads begun and not yet wanted, at most. Of more backlogs that are read at once than this,
 /// some do without.
 const BEGUN_MAX: usize = 16;
 
-/// Reads that were begun, oldest first.
+/// Reads that were begun.
 #[derive(Default)]
-pub(super) struct ReadAhead(Mutex<VecDeque<Begun>>);
+pub(super) struct ReadAhead {
+    /// Oldest first.
+    begun: Mutex<VecDeque<Begun>>,
+    pub(super) memory: Arc<BlocksMemory>,
+}
 
 struct Begun {
     /// Not held open: a file that is removed gives its space back.
@@ -39,14 +44,14 @@ impl ReadAhead {
     pub(super) fn begin(&self, file: &Arc<dyn File>, at: u64, length: usize, seed: u32) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let part = Arc::new(Mutex::new(Part::Unread));
-        let mut begun = self.0.lock();
+        let mut begun = self.begun.lock();
         if begun.len() >= BEGUN_MAX {
             begun.pop_front();
         }
         let (weak, end) = (Arc::downgrade(file), at + length as u64);
         begun.push_back(Begun { file: weak, at, end, part: Arc::clone(&part) });
         drop(begun);
-        let file = Arc::clone(file);
+        let (file, memory) = (Arc::clone(file), Arc::clone(&self.memory));
         // Nobody waits for the task itself: whoever comes before its turn reads without it, so
         // that a pool full of those who wait does not wait for itself.
         drop(runtime.spawn_blocking(move || {
@@ -54,7 +59,7 @@ impl ReadAhead {
             let is_wanted = Arc::strong_count(&part) > 1;
             let mut part = part.lock();
             if is_wanted && matches!(*part, Part::Unread) {
-                let bytes = read_blocks(file.as_ref(), at, length);
+                let bytes = memory.read(file.as_ref(), at, length);
                 *part = Part::Read(bytes.map(|bytes| Window::check(bytes, seed)));
             }
         }));
@@ -62,13 +67,13 @@ impl ReadAhead {
 
     /// The end of what was begun to be read there; `None` if it was not.
     pub(super) fn end_of(&self, file: &Arc<dyn File>, at: u64) -> Option<u64> {
-        let begun = self.0.lock();
+        let begun = self.begun.lock();
         Some(begun.get(place(&begun, file, at)?)?.end)
     }
 
     /// What was begun to be read there; `None` if it was not, or its turn has not come.
     pub(super) fn take(&self, file: &Arc<dyn File>, at: u64) -> Option<io::Result<Window>> {
-        let mut begun = self.0.lock();
+        let mut begun = self.begun.lock();
         let place = place(&begun, file, at)?;
         let part = begun.remove(place)?.part;
         drop(begun);
@@ -84,7 +89,7 @@ impl ReadAhead {
         loop {
             let unread =
                 |it: &Begun| it.part.try_lock().is_none_or(|part| matches!(*part, Part::Unread));
-            if !self.0.lock().iter().any(unread) {
+            if !self.begun.lock().iter().any(unread) {
                 return;
             }
             tokio::task::yield_now().await;
@@ -137,7 +142,7 @@ mod tests {
             ahead.begin(&file, nth(index), LENGTH, 0);
         }
         ahead.settle().await;
-        assert_eq!(ahead.0.lock().len(), BEGUN_MAX);
+        assert_eq!(ahead.begun.lock().len(), BEGUN_MAX);
         assert!(ahead.take(&file, nth(0)).is_none(), "the oldest had to go");
         assert!(ahead.take(&file, nth(BEGUN_MAX)).is_some());
     }
@@ -148,7 +153,7 @@ mod tests {
         let ahead = ReadAhead::default();
         let part = Arc::new(Mutex::new(Part::Unread));
         let begun = Begun { file: Arc::downgrade(&file), at: 0, end: 1, part: Arc::clone(&part) };
-        ahead.0.lock().push_back(begun);
+        ahead.begun.lock().push_back(begun);
         assert!(ahead.take(&file, 0).is_none());
         assert!(matches!(*part.lock(), Part::Taken));
     }
@@ -165,7 +170,7 @@ mod tests {
         while held.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(ahead.0.lock().len(), 1);
+        assert_eq!(ahead.begun.lock().len(), 1);
     }
 
     #[test]
@@ -173,6 +178,6 @@ mod tests {
         let (_folder, file) = file();
         let ahead = ReadAhead::default();
         ahead.begin(&file, 0, LENGTH, 0);
-        assert!(ahead.0.lock().is_empty());
+        assert!(ahead.begun.lock().is_empty());
     }
 }

@@ -22,7 +22,8 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Makes the effect of the message, once: `effects` has stores that do. It may be dropped at
     /// any await: when it takes longer than `Settings::handle_timeout`, and when the consumer is
-    /// stopped. A panic is caught, and the message is tried again.
+    /// stopped. A panic is caught, and the message is tried again. It must not block its thread to
+    /// wait for something.
     fn handle(&self, event: Self::Event, message: &Message)
     -> impl Future<Output = Handled> + Send;
 }

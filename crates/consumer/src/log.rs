@@ -8,7 +8,7 @@ use crate::rules::Level;
 pub(crate) use line::{Template, cut};
 pub use stdout::Stdout;
 
-/// Where lines go. Called for each message, so it must be quick.
+/// Where lines go. Called for each message, so it must be quick, and must not panic.
 pub trait Lines: Send + Sync + 'static {
     /// Whether lines of this level are wanted. Others are not made.
     fn wants(&self, _level: Level) -> bool {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{LatencyRow, RateRow, Report, live, push};
+use super::{LatencyRow, RateRow, Report, consume, live, push};
 
 /// Parts of the limit.
 const PUBLISH_RATIO_MIN: f64 = 0.60;
@@ -24,9 +24,6 @@ const ORDER_RATIO_MIN: f64 = 0.90;
 const FILTER_RATIO_MIN: f64 = 3.0;
 /// Seeking back over many messages.
 const SEEK_MS_MAX: f64 = 1_000.0;
-
-/// Processor time of a program with the consumer runtime, beside one with a bare stream.
-const CONSUME_RATIO_MAX: f64 = 1.10;
 
 /// Memory with most retained, over idle.
 const MEMORY_OVER_IDLE_MIB_MAX: f64 = 50.0 * 1e6 / 1_048_576.0;
@@ -64,7 +61,7 @@ pub(super) fn judge(report: &Report) -> Vec<Figure> {
     figures.extend(seek(report));
     figures.extend(push::judge(report));
     figures.extend(live::judge(report));
-    figures.extend(consumed(report));
+    figures.extend(consume::judge(report));
     figures
 }
 
@@ -133,18 +130,6 @@ fn seek(report: &Report) -> Option<Figure> {
     })
 }
 
-/// The runtime beside a bare stream.
-fn consumed(report: &Report) -> Option<Figure> {
-    let mut rows = report.cpu.iter().filter(|row| row.name.starts_with("consume/"));
-    let (bare, runtime) = (rows.next()?, rows.next_back()?);
-    Some(Figure {
-        name: format!("{} beside {}", runtime.name, bare.name),
-        target: format!("≤ {} of its processor time", percent(CONSUME_RATIO_MAX)),
-        measured: percent(runtime.ratio),
-        holds: runtime.ratio <= CONSUME_RATIO_MAX,
-    })
-}
-
 pub(super) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
@@ -157,18 +142,7 @@ mod tests {
     use crate::plan::Plan;
 
     fn report() -> Report {
-        Report {
-            machine: Machine::describe(std::path::Path::new("/")),
-            plan: Plan::quick(),
-            rates: Vec::new(),
-            latencies: Vec::new(),
-            comparisons: Vec::new(),
-            memory: Vec::new(),
-            times: Vec::new(),
-            beside: Vec::new(),
-            cpu: Vec::new(),
-            figures: Vec::new(),
-        }
+        Report::of(Machine::describe(std::path::Path::new("/")), Plan::quick())
     }
 
     fn rate_row(name: &str, server: f64, null: f64, raw: Option<f64>) -> RateRow {

@@ -84,18 +84,7 @@ mod tests {
 
     #[test]
     fn what_a_subscription_takes_is_judged_by_the_difference() {
-        let mut report = Report {
-            machine: Machine::describe(std::path::Path::new("/")),
-            plan: Plan::full(),
-            rates: Vec::new(),
-            latencies: Vec::new(),
-            comparisons: Vec::new(),
-            memory: Vec::new(),
-            times: Vec::new(),
-            beside: Vec::new(),
-            cpu: Vec::new(),
-            figures: Vec::new(),
-        };
+        let mut report = Report::of(Machine::describe(std::path::Path::new("/")), Plan::full());
         for (name, resident_mib) in [("live/memory-0", 10.0), ("live/memory-100k", 58.0)] {
             let (name, peak_mib) = (name.to_owned(), resident_mib);
             report.memory.push(MemoryRow { name, resident_mib, peak_mib });

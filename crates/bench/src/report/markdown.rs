@@ -1,6 +1,6 @@
 //! A report as Markdown.
 
-use super::{Cost, LatencyRow, Quantiles, RateRow, Report, live, mib, push};
+use super::{Cost, LatencyRow, Quantiles, RateRow, Report, consume, live, mib, push};
 use crate::grpc::{CONNECTION_WINDOW, STREAM_WINDOW};
 use crate::load::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MESSAGES_MAX};
 use crate::plan::Plan;
@@ -32,7 +32,7 @@ pub(super) fn write(report: &Report) -> String {
         text += &push::beside(&report.beside);
     }
     if !report.cpu.is_empty() {
-        text += &cpu(report);
+        text += &consume::table(&report.cpu);
     }
     if !report.figures.is_empty() {
         text += &figures(report);
@@ -124,6 +124,7 @@ fn settings(plan: &Plan) -> String {
     ];
     let rows = rows.into_iter().map(|(name, text)| (name.to_owned(), text));
     let rows = rows.chain(push::settings(&plan.push)).chain(live::settings(&plan.live));
+    let rows = rows.chain([consume::settings(plan)]);
     section("Settings", &["", ""], &rows.map(|(name, text)| vec![name, text]).collect::<Vec<_>>())
 }
 
@@ -206,15 +207,6 @@ fn times(report: &Report) -> String {
     section("Times", &["Row", "ms"], &rows.collect::<Vec<_>>())
 }
 
-fn cpu(report: &Report) -> String {
-    let rows = report.cpu.iter().map(|row| {
-        let ratio = format!("{:.0} %", row.ratio * 100.0);
-        vec![row.name.clone(), figure(Some(row.cpu_us), 2), ratio]
-    });
-    let head = ["Row", "CPU µs/message", "of the first"];
-    section("Processor time of a consumer", &head, &rows.collect::<Vec<_>>())
-}
-
 fn figures(report: &Report) -> String {
     let rows = report.figures.iter().map(|figure| {
         let verdict = if figure.holds { "holds" } else { "**short**" };
@@ -245,7 +237,7 @@ pub(super) fn section(title: &str, head: &[&str], rows: &[Vec<String>]) -> Strin
 }
 
 /// A figure with its thousands set apart.
-fn figure(figure: Option<f64>, digits: usize) -> String {
+pub(super) fn figure(figure: Option<f64>, digits: usize) -> String {
     let Some(figure) = figure else { return NONE.to_owned() };
     let text = format!("{figure:.digits$}");
     let (whole, rest) = text.split_once('.').map_or((text.as_str(), ""), |parts| parts);

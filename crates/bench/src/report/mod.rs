@@ -1,5 +1,6 @@
 //! The figures of a run, as Markdown and as JSON.
 
+mod consume;
 mod figures;
 mod live;
 mod markdown;
@@ -37,9 +38,13 @@ pub(crate) struct Report {
 impl Report {
     /// No figures yet.
     pub(crate) fn new(workshop: &Workshop) -> Self {
+        Self::of(Machine::describe(workshop.folder()), workshop.plan.clone())
+    }
+
+    fn of(machine: Machine, plan: Plan) -> Self {
         Self {
-            machine: Machine::describe(workshop.folder()),
-            plan: workshop.plan.clone(),
+            machine,
+            plan,
             rates: Vec::new(),
             latencies: Vec::new(),
             comparisons: Vec::new(),

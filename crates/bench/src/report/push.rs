@@ -161,18 +161,7 @@ mod tests {
     use crate::plan::Plan;
 
     fn report() -> Report {
-        Report {
-            machine: Machine::describe(std::path::Path::new("/")),
-            plan: Plan::quick(),
-            rates: Vec::new(),
-            latencies: Vec::new(),
-            comparisons: Vec::new(),
-            memory: Vec::new(),
-            times: Vec::new(),
-            beside: Vec::new(),
-            cpu: Vec::new(),
-            figures: Vec::new(),
-        }
+        Report::of(Machine::describe(std::path::Path::new("/")), Plan::quick())
     }
 
     fn rate(name: &str, server: f64, null: f64) -> RateRow {

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use postrider_consumer::log::Lines;
 use postrider_consumer::rules::Level;
 use postrider_consumer::{Consumer, Failure, Handled, Handler, Message, Outcome, pull};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::rig::{Rig, SUBSCRIPTION, settings, soon};
 
@@ -92,15 +94,15 @@ async fn handlers_that_compute_run_side_by_side_and_their_lines_come_out() {
     let consumer = Consumer::with_lines(handler, settings(), known, kept).unwrap();
     let metrics = Arc::clone(consumer.metrics());
     let stopped = Arc::clone(&stop);
-    let running =
-        tokio::spawn(pull::run(connection, consumer, pull::Options::default(), async move {
-            stopped.notified().await;
-        }));
+    let mut running = JoinSet::new();
+    running.spawn(pull::run(connection, consumer, pull::Options::default(), async move {
+        stopped.notified().await;
+    }));
     let mut out = lines.out.subscribe();
     soon("all lines", async { out.wait_for(|out| *out == BUSY + 2).await.map(drop) })
         .await
         .unwrap();
     assert_eq!(metrics.messages("pull", "applied"), BUSY as u64 + 2);
     stop.notify_one();
-    soon("the end", running).await.unwrap().unwrap();
+    soon("the end", running.join_next()).await.unwrap().unwrap().unwrap();
 }

@@ -35,8 +35,9 @@ pub(super) fn settings(plan: &Plan) -> (String, String) {
         format!(
             "processor time of the consuming process, on one thread, for a backlog of {backlog} \
              messages; {pairs} rounds in turn; `bare` = decoded and acked on a stream of tonic, \
-             `by-hand` = with the same effect in the same memory store, `runtime` = by the consumer \
-             runtime with a line for each message, `runtime-quiet` = with lines of errors only"
+             `by-hand` = with the same effect in the same memory store, `runtime` = by the \
+             consumer runtime with a line for each message, `runtime-quiet` = with lines of errors \
+             only"
         ),
     )
 }

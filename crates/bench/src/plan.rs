@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     pub(crate) keys_blocked: u32,
     /// Messages behind one key that waits for its backoff.
     pub(crate) behind_one_key: u64,
-    /// One in so many messages matches the filter.
+    /// One in so many messages of a backlog of so many matches the filter.
     pub(crate) filter_one_in: u32,
     pub(crate) filter_backlog: u64,
     /// Messages that are sought back over.

@@ -1,12 +1,12 @@
 //! The one line of JSON that is written for each message, and where it goes.
 
 mod line;
-mod stdout;
+mod written;
 
 use crate::rules::Level;
 
 pub(crate) use line::{Template, cut};
-pub use stdout::Stdout;
+pub use written::{Stdout, Written};
 
 /// Where lines go. Called for each message, so it must be quick, and must not panic.
 pub trait Lines: Send + Sync + 'static {
@@ -21,4 +21,22 @@ pub trait Lines: Send + Sync + 'static {
     /// Called after some lines, and before anything that they tell of is acked or answered. What
     /// was held back to be written together must be out when this returns.
     fn flush(&self) {}
+}
+
+/// Only the lines of errors, which go to `L`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ErrorsTo<L>(pub L);
+
+impl<L: Lines> Lines for ErrorsTo<L> {
+    fn wants(&self, level: Level) -> bool {
+        level == Level::Error && self.0.wants(level)
+    }
+
+    fn write(&self, level: Level, line: &str) {
+        self.0.write(level, line);
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
 }

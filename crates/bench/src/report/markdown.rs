@@ -123,9 +123,14 @@ fn settings(plan: &Plan) -> String {
         ),
     ];
     let rows = rows.into_iter().map(|(name, text)| (name.to_owned(), text));
-    let rows = rows.chain(push::settings(&plan.push)).chain(live::settings(&plan.live));
-    let rows = rows.chain([consume::settings(plan)]);
+    let rows = rows.chain(settings_of_groups(plan));
     section("Settings", &["", ""], &rows.map(|(name, text)| vec![name, text]).collect::<Vec<_>>())
+}
+
+/// The lines of those groups of rows that have a file of their own.
+fn settings_of_groups(plan: &Plan) -> Vec<(String, String)> {
+    let push_and_live = push::settings(&plan.push).into_iter().chain(live::settings(&plan.live));
+    push_and_live.chain([consume::settings(plan)]).collect()
 }
 
 fn rates(rows: &[RateRow]) -> String {

@@ -3,19 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use consumer::effects::{Applied, Effects, Memory, Path, StoreError, Value, Write, WriteKind};
-use consumer::log::Lines;
-use consumer::rules::Level;
+use consumer::log::{ErrorsTo, Lines, Written};
 use consumer::{
     Connection, Consumer, Failure, Handled, Handler, Message, Outcome, Settings, Timestamp, pull,
 };
-use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
@@ -29,8 +26,6 @@ use crate::target::{SUBSCRIPTION, Target, Workshop};
 
 /// A bare stream asks for what the runtime asks for.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
-/// Lines that are written together, as the runtime does it with standard output.
-const HELD_BYTES_MAX: usize = 64 << 10;
 
 /// How a program consumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +93,10 @@ async fn measure(workshop: &Workshop, target: &Target, way: Way, round: u32) -> 
     match way {
         Way::Bare => pull_bare(&url, &subscription, count, None).await?,
         Way::ByHand => pull_bare(&url, &subscription, count, Some(Memory::default())).await?,
-        Way::Quiet => pull_runtime(&url, &subscription, count, Level::Error).await?,
-        Way::Runtime => pull_runtime(&url, &subscription, count, Level::Info).await?,
+        Way::Quiet => {
+            pull_runtime(&url, &subscription, count, Arc::new(ErrorsTo(nowhere()?))).await?
+        }
+        Way::Runtime => pull_runtime(&url, &subscription, count, Arc::new(nowhere()?)).await?,
     }
     let took = time() - before;
     target.delete_subscription(&subscription).await?;
@@ -137,17 +134,26 @@ async fn pull_bare(url: &str, subscription: &str, count: u64, store: Option<Memo
     Ok(())
 }
 
-async fn pull_runtime(url: &str, subscription: &str, count: u64, least: Level) -> Result<()> {
+async fn pull_runtime(
+    url: &str,
+    subscription: &str,
+    count: u64,
+    lines: Arc<dyn Lines>,
+) -> Result<()> {
     let connection = Connection::open(url)?;
     let known = connection.ask(subscription).await?;
     let done = Arc::new(Notify::new());
     let handler =
         Count { store: Memory::default(), left: AtomicU64::new(count), done: Arc::clone(&done) };
-    let lines = Discarded { least, out: File::create("/dev/null")?, held: Mutex::default() };
     let settings = Settings::new("bench", "1");
-    let consumer = Consumer::with_lines(handler, settings, known, Arc::new(lines))?;
+    let consumer = Consumer::with_lines(handler, settings, known, lines)?;
     let stop = async move { done.notified().await };
     Ok(pull::run(connection, consumer, pull::Options::default(), stop).await?)
+}
+
+/// Lines that are made and written as for standard output, and read by nobody.
+fn nowhere() -> Result<Written<File>> {
+    Ok(Written::new(File::create("/dev/null")?))
 }
 
 /// Counts one more message, in one transaction with the note that it was counted.
@@ -185,41 +191,5 @@ impl Handler for Count {
             self.done.notify_one();
         }
         Outcome::from(applied).into()
-    }
-}
-
-/// Lines that are made and written as for standard output, and read by nobody.
-struct Discarded {
-    least: Level,
-    out: File,
-    held: Mutex<String>,
-}
-
-impl Lines for Discarded {
-    fn wants(&self, level: Level) -> bool {
-        level == Level::Error || self.least == Level::Info
-    }
-
-    fn write(&self, _level: Level, line: &str) {
-        let mut held = self.held.lock();
-        held.push_str(line);
-        held.push('\n');
-        if held.len() >= HELD_BYTES_MAX {
-            self.write_out(&mut held);
-        }
-    }
-
-    fn flush(&self) {
-        self.write_out(&mut self.held.lock());
-    }
-}
-
-impl Discarded {
-    fn write_out(&self, held: &mut String) {
-        if !held.is_empty() {
-            // What goes nowhere cannot be lost.
-            drop((&self.out).write_all(held.as_bytes()));
-            held.clear();
-        }
     }
 }

@@ -11,8 +11,8 @@ use super::blocks_memory::BlocksMemory;
 use super::files::Window;
 use super::seam::File;
 
-/// Reads begun and not yet wanted, at most. Of more backlogs that are read at once than this,
-/// some do without.
+/// Reads begun and not yet wanted, at most. Each backlog that is read has two; of more than half as
+/// many as this at once, some do without.
 const BEGUN_MAX: usize = 16;
 
 /// Reads that were begun.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use consumer::Metrics;
-use consumer::log::{Lines, Stdout};
-use consumer::rules::Level;
+use consumer::log::{ErrorsTo, Lines, Stdout};
 
 /// How often the progress line is written anew.
 const EVERY: Duration = Duration::from_secs(1);
@@ -28,27 +27,7 @@ pub(super) fn lines(which: Option<Which>) -> Arc<dyn Lines> {
     let usual = if std::io::stdout().is_terminal() { Which::Errors } else { Which::All };
     match which.unwrap_or(usual) {
         Which::All => Arc::new(Stdout::default()),
-        Which::Errors => Arc::new(Errors::default()),
-    }
-}
-
-/// Lines of what went wrong.
-#[derive(Default)]
-struct Errors {
-    out: Stdout,
-}
-
-impl Lines for Errors {
-    fn wants(&self, level: Level) -> bool {
-        level == Level::Error
-    }
-
-    fn write(&self, level: Level, line: &str) {
-        self.out.write(level, line);
-    }
-
-    fn flush(&self) {
-        self.out.flush();
+        Which::Errors => Arc::new(ErrorsTo(Stdout::default())),
     }
 }
 

@@ -8,7 +8,9 @@ use storage::{Engine, Error, disk, memory};
 
 use crate::config::{self, Config, Storage};
 
-pub(crate) use storage::disk::{Backup as Copied, Recovery, Report};
+pub(crate) use storage::disk::{
+    Backup as Copied, KeptBackup, Recovery, Report, backups, remove_backup,
+};
 
 /// An open store.
 pub(crate) struct Opened {
@@ -54,7 +56,9 @@ impl Copier {
     /// Copies it to the new folder `to`, with those of the files `others` that there are. Blocks.
     pub(crate) fn copy(&self, to: &Path, others: &[PathBuf]) -> Result<Copied, Error> {
         if let Some(parent) = to.parent() {
-            let made = fs::create_dir_all(parent);
+            let made = fs::create_dir_all(parent).map_err(|error| {
+                std::io::Error::new(error.kind(), format!("{}: {error}", parent.display()))
+            });
             made.map_err(|error| Error::Unavailable(Arc::new(error)))?;
         }
         self.0.backup(to, others)

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tonic::Code;
 
 use super::Api;
-use crate::engine::{Copied, Copier};
+use crate::engine::{self, Copied, Copier, KeptBackup};
 use crate::status::{Refusal, Result};
 
 /// The longest name of a backup.
@@ -36,7 +36,16 @@ pub(crate) struct Backup {
 
 impl Backups {
     pub(crate) fn new(copier: Copier, folder: PathBuf, others: Vec<PathBuf>) -> Self {
+        // Whoever asks stands elsewhere, and wants to know the whole path.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
         Self { copier, folder, others, one_at_a_time: Arc::default() }
+    }
+
+    fn turn(&self) -> Result<OwnedMutexGuard<()>> {
+        Arc::clone(&self.one_at_a_time).try_lock_owned().map_err(|_| {
+            let problem = "another backup is being made; try again when it is done";
+            Refusal::new(Code::Aborted, problem)
+        })
     }
 }
 
@@ -49,16 +58,9 @@ impl Api {
     /// Copies the store to a new folder of that name. Goes on to its end though the caller goes
     /// away; until then no other is begun.
     pub(crate) async fn backup(&self, name: &str) -> Result<Backup> {
-        let Some(backups) = &self.backups else {
-            let problem = "this server keeps nothing on disk that could be copied; \
-                           engine = \"disk\" does";
-            return Err(Refusal::new(Code::FailedPrecondition, problem));
-        };
+        let backups = self.the_backups()?;
         let (begun, name) = (self.now(), checked(name)?);
-        let Ok(turn) = Arc::clone(&backups.one_at_a_time).try_lock_owned() else {
-            let problem = "another backup is being made; try again when it is done";
-            return Err(Refusal::new(Code::Aborted, problem));
-        };
+        let turn = backups.turn()?;
         let folder = backups.folder.join(name);
         if folder.exists() {
             let problem = format!("backup {name} exists already; choose another name");
@@ -67,18 +69,63 @@ impl Api {
         let copied = copy(backups, folder.clone(), turn).await?;
         Ok(Backup { name: name.to_owned(), folder, copied, duration: self.now().since(begun) })
     }
+
+    /// The backups there are, the oldest first, and the folder they lie in.
+    pub(crate) async fn list_backups(&self) -> Result<(PathBuf, Vec<KeptBackup>)> {
+        let folder = self.the_backups()?.folder.clone();
+        let looked = folder.clone();
+        let found = blocking(move || engine::backups(&looked)).await?;
+        Ok((folder, found))
+    }
+
+    /// Deletes a backup, for good. None is made or deleted meanwhile.
+    pub(crate) async fn delete_backup(&self, name: &str) -> Result<()> {
+        let backups = self.the_backups()?;
+        let folder = backups.folder.join(checked(name)?);
+        let turn = backups.turn()?;
+        let removed = blocking(move || {
+            let removed = engine::remove_backup(&folder);
+            drop(turn);
+            match removed {
+                Err(storage::Error::NotFound) => Ok(false),
+                other => other.map(|()| true),
+            }
+        });
+        match removed.await? {
+            true => {
+                tracing::info!(name, "a backup was deleted");
+                Ok(())
+            }
+            false => Err(Refusal::new(Code::NotFound, format!("backup {name} not found"))),
+        }
+    }
+
+    fn the_backups(&self) -> Result<&Backups> {
+        self.backups.as_deref().ok_or_else(|| {
+            let problem = "this server keeps nothing on disk that could be copied; \
+                           engine = \"disk\" does";
+            Refusal::new(Code::FailedPrecondition, problem)
+        })
+    }
 }
 
 async fn copy(backups: &Backups, to: PathBuf, turn: OwnedMutexGuard<()>) -> Result<Copied> {
     let (copier, others) = (backups.copier.clone(), backups.others.clone());
-    let copying = tokio::task::spawn_blocking(move || {
+    let copying = blocking(move || {
         let copied = copier.copy(&to, &others);
         // Here and not with the caller, who may go away before.
         drop(turn);
         copied
     });
-    match copying.await {
-        Ok(copied) => copied.map_err(|error| broker::Error::Storage(error).into()),
+    copying.await
+}
+
+/// Does something with files where that holds up nobody; to its end, though the caller goes away.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> storage::Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| broker::Error::Storage(error).into()),
         Err(error) => Err(Refusal::new(Code::Internal, error.to_string())),
     }
 }

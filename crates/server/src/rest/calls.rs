@@ -41,6 +41,8 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         | "ListReplays" | "GetReplay" | "CancelReplay" => {
             to_json(&letters::call(api, method.call, request).await?)
         }
+        "ListBackups" => to_json(&backups::list(api).await?),
+        "DeleteBackup" => to_json(&backups::delete(api, request).await?),
         "MakeBackup" => to_json(&backups::make(api, request).await?),
         "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),

@@ -38,7 +38,11 @@ static OF_PROJECT: [Method; 2] = [
 ];
 
 /// Behind nothing, since a backup is of everything.
-static MAKE_BACKUP: Method = method(Verb::Put, "/v1/backups/", "MakeBackup", Body::All);
+static BACKUPS: [Method; 2] = [
+    method(Verb::Put, "/v1/backups/", "MakeBackup", Body::All),
+    method(Verb::Delete, "/v1/backups/", "DeleteBackup", Body::None),
+];
+static LIST_BACKUPS: Method = method(Verb::Get, "/v1/backups", "ListBackups", Body::None);
 
 static GET_REPLAY: Method = method(Verb::Get, "/replays/", "GetReplay", Body::None);
 static CANCEL_REPLAY: Method = method(Verb::Post, ":cancel", "CancelReplay", Body::All);
@@ -60,8 +64,8 @@ pub(super) fn find(verb: &str, path: &str) -> Result<Option<Match>> {
     if let Some(found) = find_of_project(verb, path)? {
         return Ok(Some(found));
     }
-    if let Some(name) = path.strip_prefix(MAKE_BACKUP.path) {
-        return matched(verb, path, &MAKE_BACKUP, "name", name.to_owned()).map(Some);
+    if let Some(found) = find_backups(verb, path)? {
+        return Ok(Some(found));
     }
     if let Some((topic, id)) = path.rsplit_once(GET_DEAD_LETTER.path)
         && !id.is_empty()
@@ -76,6 +80,18 @@ pub(super) fn find(verb: &str, path: &str) -> Result<Option<Match>> {
         return matched(verb, path, method, field, value).map(Some);
     }
     Ok(None)
+}
+
+fn find_backups(verb: &str, path: &str) -> Result<Option<Match>> {
+    let [make, delete] = &BACKUPS;
+    if path == LIST_BACKUPS.path {
+        return matched(verb, path, &LIST_BACKUPS, "name", String::new()).map(Some);
+    }
+    let Some(name) = path.strip_prefix(make.path) else { return Ok(None) };
+    if verb == delete.verb.as_str() {
+        return matched(verb, path, delete, "name", name.to_owned()).map(Some);
+    }
+    matched(verb, path, make, "name", name.to_owned()).map(Some)
 }
 
 /// The name in a path, if it is of that kind.
@@ -173,6 +189,19 @@ mod tests {
         let of_subscription = "/v1/projects/p/subscriptions/billing/deadLetters/77";
         assert_eq!(find("GET", of_subscription), Ok(None));
         assert!(find("DELETE", one).is_err());
+    }
+
+    #[test]
+    fn backups_lie_behind_nothing() {
+        for (verb, path, call, value) in [
+            ("GET", "/v1/backups", "ListBackups", ""),
+            ("PUT", "/v1/backups/one", "MakeBackup", "one"),
+            ("DELETE", "/v1/backups/one", "DeleteBackup", "one"),
+        ] {
+            let found = find(verb, path).unwrap().unwrap();
+            assert_eq!((found.method.call, found.value.as_str()), (call, value));
+            assert!(find("POST", path).is_err());
+        }
     }
 
     #[test]

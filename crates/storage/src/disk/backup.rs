@@ -59,7 +59,7 @@ pub(super) fn backup(shared: &Shared, to: &Path, others: &[PathBuf]) -> Result<B
 }
 
 /// The name of a copy that is not complete.
-fn unfinished(to: &Path) -> PathBuf {
+pub(super) fn unfinished(to: &Path) -> PathBuf {
     let mut name = OsString::from(to);
     name.push(".unfinished");
     name.into()

@@ -20,12 +20,14 @@
 //! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
 //! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
 //! | `attempts` | the history of attempts, a SQLite file of its own |
-//! | `recovery`, `verify`, `backup` | opening a store; checking one; copying one in use |
+//! | `recovery`, `verify` | opening a store; checking one |
+//! | `backup`, `backups` | copying a store in use; the copies there are |
 //! | `store`, `engine` | the open store; the traits on it |
 //! | `seam`, `real` | the disk, so that tests can put a faulty one there |
 
 mod attempts;
 mod backup;
+mod backups;
 mod blocks;
 mod blocks_memory;
 mod committer;
@@ -60,6 +62,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backup::Backup;
+pub use backups::{KeptBackup, backups, remove_backup};
 pub use seam::{Disk, File};
 pub use verify::{Fault, Report, verify, verify_on};
 
@@ -227,14 +230,24 @@ fn open_with(
     Ok(Opened { engine, recovery, handle: Handle(store) })
 }
 
-/// Names the damaged file by its whole path.
+/// Names the damaged file by its whole path, and a database that may not be written.
 fn within(folder: &Path, error: Error) -> Error {
     match error {
+        Error::Database(error) if is_denied(&error) => {
+            let problem = format!("{}: {error}", folder.join(DATABASE).display());
+            Error::Unavailable(Arc::new(std::io::Error::other(problem)))
+        }
         Error::Corrupt { file, offset, what } => {
             Error::Corrupt { file: path_within(folder, &file), offset, what }
         }
         other => other,
     }
+}
+
+/// Whether the rights of the file, or of its folder, are missing.
+fn is_denied(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | PermissionDenied | ReadOnly))
 }
 
 fn path_within(folder: &Path, file: &Path) -> PathBuf {

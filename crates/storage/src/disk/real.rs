@@ -33,8 +33,9 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let file = fs::OpenOptions::new().read(true).write(true).open(self.root.join(name))?;
-        Ok(Arc::new(RealFile(file)))
+        let path = self.root.join(name);
+        let file = fs::OpenOptions::new().read(true).write(true).open(&path);
+        Ok(Arc::new(RealFile(file.map_err(|error| about(&path, error))?)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -44,22 +45,22 @@ impl Disk for RealDisk {
         let file = match options.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
-                options.open(&path)?
+                options.open(&path)
             }
-            other => other?,
+            other => other,
         };
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile(file.map_err(|error| about(&path, error))?)))
     }
 
     fn open_for_blocks(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
         let mut options = fs::OpenOptions::new();
         let path = self.root.join(name);
-        match options.read(true).write(true).custom_flags(direct).open(path) {
+        match options.read(true).write(true).custom_flags(direct).open(&path) {
             Ok(file) => Ok(Arc::new(RealFile(file))),
             // Not every file system can do it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.open(name),
-            Err(error) => Err(error),
+            Err(error) => Err(about(&path, error)),
         }
     }
 
@@ -68,20 +69,23 @@ impl Disk for RealDisk {
         match fs::rename(self.root.join(from), &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(to.parent().unwrap_or(&self.root))?;
-                fs::rename(self.root.join(from), to)
+                fs::rename(self.root.join(from), &to)
             }
             other => other,
         }
+        .map_err(|error| about(&to, error))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.root.join(name))
+        let path = self.root.join(name);
+        fs::remove_file(&path).map_err(|error| about(&path, error))
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        let listing = match fs::read_dir(self.root.join(folder)) {
+        let path = self.root.join(folder);
+        let listing = match fs::read_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
+            other => other.map_err(|error| about(&path, error))?,
         };
         let mut names = Vec::new();
         for item in listing {
@@ -105,6 +109,18 @@ impl Disk for RealDisk {
             known.insert(folder.to_owned());
         }
         Ok(())
+    }
+}
+
+/// Names the path where somebody must put rights or places right. Other errors stay what they are:
+/// it is decided by them what to do.
+pub(super) fn about(path: &Path, error: io::Error) -> io::Error {
+    use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
+    match error.kind() {
+        PermissionDenied | ReadOnlyFilesystem | NotADirectory | IsADirectory => {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        }
+        _ => error,
     }
 }
 
@@ -155,11 +171,13 @@ impl FolderLock {
     /// Makes the folder if need be and locks it; `InUse` if someone else has it. A folder that is
     /// made is for its owner alone: messages and signing secrets are in it.
     pub(super) fn take(folder: &Path) -> Result<Self> {
-        let io = |error: io::Error| Error::Unavailable(Arc::new(error));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
+        let path = folder.join(LOCK);
+        let io = |error: io::Error| Error::Unavailable(Arc::new(about(&path, error)));
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| Error::Unavailable(Arc::new(about(folder, error))))?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(folder.join(LOCK)).map_err(io)?;
+        let file = options.open(&path).map_err(io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(Errno::WOULDBLOCK) => Err(Error::InUse(folder.to_owned())),
@@ -193,6 +211,31 @@ mod tests {
         fs::set_permissions(&made, fs::Permissions::from_mode(0o750)).unwrap();
         FolderLock::take(&made).unwrap();
         assert_eq!(mode(&made), 0o750, "whoever changes it has reasons");
+    }
+
+    #[test]
+    fn where_something_is_not_permitted_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        // A file in the place of a folder: unlike missing rights it stops root too.
+        let below = file.join("data");
+        let told = FolderLock::take(&below).unwrap_err().to_string();
+        assert!(told.contains(&below.display().to_string()), "{told}");
+        let disk = RealDisk::new(&file);
+        for error in [
+            disk.open("wal/1").err().unwrap(),
+            disk.create("wal/1").err().unwrap(),
+            disk.open_for_blocks("wal/1").err().unwrap(),
+            disk.remove("wal/1").unwrap_err(),
+        ] {
+            let path = file.join("wal/1").display().to_string();
+            assert!(error.to_string().contains(&path), "{error}");
+        }
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(about(&file, denied).kind(), io::ErrorKind::PermissionDenied);
+        let full = io::Error::from_raw_os_error(28);
+        assert_eq!(about(&file, full).raw_os_error(), Some(28), "it is decided by that");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 pub mod alert;
 pub mod backoff;
 pub mod delivery;
+pub mod drift;
 pub mod error;
 pub mod filter;
 pub mod json;

@@ -18,6 +18,9 @@ pub struct Finding {
     pub remedy: String,
 }
 
+/// The code of a subscription whose dead letter topic does not exist.
+pub const DEAD_LETTER_TOPIC_MISSING: &str = "dead_letter_topic_missing";
+
 /// What is worth putting right about `subscriptions` and the living `topics`, in the order of the
 /// subscriptions; topics come last.
 pub fn lint<'all>(
@@ -75,7 +78,7 @@ fn no_policy(subscription: &Subscription) -> Finding {
 
 fn missing(subscription: &Subscription, topic: &TopicName) -> Finding {
     Finding {
-        code: "dead_letter_topic_missing",
+        code: DEAD_LETTER_TOPIC_MISSING,
         resource: subscription.name.to_string(),
         problem: format!("its dead letter topic {topic} does not exist"),
         remedy: format!("create {topic}, or name another topic in deadLetterPolicy"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use broker::{Broker, Clock, SystemClock};
 use domain::SubscriptionName;
+use domain::drift::{self, Drift};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
@@ -111,6 +112,7 @@ impl Server {
         let opening = Broker::open(engine, Arc::clone(&clock), options(config));
         let broker = opening.await.map_err(Error::Load)?;
         make_resources(&broker, config).await?;
+        warn_of_missing_topics(&broker);
 
         let (phase, phases) = watch::channel(Phase::Serving);
         let (ready, readiness) = watch::channel(true);
@@ -323,17 +325,52 @@ async fn set_health(health: &HealthReporter, status: ServingStatus) {
 async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
     for topic in &config.topics {
         let made = broker.create_topic(topic.clone()).await;
-        unless_there(made, topic.name.as_str())?;
+        if !is_made(made, topic.name.as_str())?
+            && let Ok(there) = broker.topic(&topic.name)
+        {
+            warn_of_drift(topic.name.as_str(), &drift::of_topic(topic, &there.settings()));
+        }
     }
     for subscription in &config.subscriptions {
-        let made = broker.create_subscription(subscription.clone()).await;
-        let is_made = made.is_ok();
-        unless_there(made, subscription.name.as_str())?;
-        if is_made {
+        let (made, name) =
+            (broker.create_subscription(subscription.clone()).await, &subscription.name);
+        if is_made(made, name.as_str())? {
             warn_about(subscription);
+        } else if let Ok(there) = broker.subscription(name) {
+            let drift = drift::of_subscription(subscription, &there.settings());
+            warn_of_drift(name.as_str(), &drift);
         }
     }
     Ok(())
+}
+
+/// What exists stays as it is, since somebody may have changed it for a reason.
+fn warn_of_drift(name: &str, drift: &[Drift]) {
+    if drift.is_empty() {
+        return;
+    }
+    let told: Vec<String> = drift.iter().map(Drift::to_string).collect();
+    tracing::warn!(
+        name,
+        "exists already and is not as the settings declare it: {}; it stays as it is: change it \
+         with postrider topic update or postrider subscription update, or change the settings",
+        told.join("; ")
+    );
+}
+
+/// Subscriptions without their dead letter topic that are named one by one, at most.
+const MISSING_TOLD_MAX: usize = 20;
+
+/// A message that nobody can deliver would be stuck there one day.
+fn warn_of_missing_topics(broker: &Broker) {
+    let mut findings = broker.lint(None);
+    findings.retain(|finding| finding.code == domain::lint::DEAD_LETTER_TOPIC_MISSING);
+    for finding in findings.iter().take(MISSING_TOLD_MAX) {
+        tracing::warn!(subscription = finding.resource, "{}: {}", finding.problem, finding.remedy);
+    }
+    if let Some(more) = findings.len().checked_sub(MISSING_TOLD_MAX).filter(|more| *more > 0) {
+        tracing::warn!(more, "more subscriptions lack their dead letter topic: see postrider lint");
+    }
 }
 
 fn warn_about(subscription: &domain::Subscription) {
@@ -342,13 +379,14 @@ fn warn_about(subscription: &domain::Subscription) {
     }
 }
 
-fn unless_there<T>(made: broker::Result<T>, name: &str) -> Result<(), Error> {
+/// Whether it was made now; else it was there already.
+fn is_made<T>(made: broker::Result<T>, name: &str) -> Result<bool, Error> {
     match made {
         Ok(_) => {
             tracing::info!(name, "made, as the settings ask");
-            Ok(())
+            Ok(true)
         }
-        Err(broker::Error::AlreadyExists(..)) => Ok(()),
+        Err(broker::Error::AlreadyExists(..)) => Ok(false),
         Err(source) => Err(Error::Resource { name: name.to_owned(), source }),
     }
 }

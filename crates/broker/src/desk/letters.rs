@@ -68,7 +68,7 @@ pub enum LettersWanted {
 }
 
 impl LettersWanted {
-    fn want(self, state: LetterState) -> bool {
+    pub(super) fn want(self, state: LetterState) -> bool {
         match self {
             Self::Waiting => state == LetterState::Waiting,
             Self::Replayed => state == LetterState::Replayed,

@@ -4,8 +4,8 @@ use domain::progress::unite;
 use domain::replay::Selection;
 use domain::{Offset, OffsetRange, SubscriptionId};
 
-use super::letters::Place;
-use super::{LetterPlace, LetterState, Marks};
+use super::letters::{LettersWanted, Place};
+use super::{LetterPlace, Marks};
 use crate::audit::AuditAct;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
@@ -17,15 +17,17 @@ impl Broker {
     /// Deletes dead letters: they are not listed, counted or replayed any more. Whoever is
     /// subscribed to the dead letter topic still gets them. Durable when it returns.
     ///
-    /// `confirm` must be the number of letters that this deletes; `FailedPrecondition` names it.
+    /// Of the selection only those in a state that is `wanted` are deleted. `confirm` must be the
+    /// number of letters that this deletes; `FailedPrecondition` names it.
     pub async fn delete_letters(
         &self,
         place: &LetterPlace,
         selection: Selection,
+        wanted: LettersWanted,
         confirm: Option<u64>,
     ) -> Result<u64> {
         let asked = self.letter_place(place)?;
-        let letters = self.selected(&asked, &selection).await?;
+        let letters = self.selected(&asked, &selection, wanted).await?;
         let count = letters.iter().map(|range| range.len()).sum();
         if confirm != Some(count) {
             return Err(Error::FailedPrecondition(format!(
@@ -50,14 +52,19 @@ impl Broker {
         Ok(count)
     }
 
-    /// The letters of `place` that are selected and not deleted.
-    async fn selected(&self, place: &Place, selection: &Selection) -> Result<Vec<OffsetRange>> {
+    /// The letters of `place` that are selected, in a state that is wanted, and not deleted.
+    async fn selected(
+        &self,
+        place: &Place,
+        selection: &Selection,
+        wanted: LettersWanted,
+    ) -> Result<Vec<OffsetRange>> {
         let (mut at, end) = self.selection_range(place, selection).await?;
         let mut ranges = Vec::new();
         loop {
             let stretch = self.stretch(place, at, end).await?;
             for (record, state) in stretch.letters {
-                if state != LetterState::Deleted && selection.wants(&record) {
+                if wanted.want(state) && selection.wants(&record) {
                     unite(&mut ranges, OffsetRange::one(record.offset));
                 }
             }

@@ -232,11 +232,21 @@ async fn deleting_wants_the_right_number_and_is_for_good() {
     let class = Some("dns".to_owned());
     let odd = || Selection::Matching(Criteria { class: class.clone(), ..Criteria::default() });
     for wrong in [None, Some(2), Some(6)] {
-        let refused = fixture.broker.delete_letters(&of_sub(), odd(), wrong).await.unwrap_err();
+        let refused = fixture
+            .broker
+            .delete_letters(&of_sub(), odd(), LettersWanted::All, wrong)
+            .await
+            .unwrap_err();
         assert!(refused.to_string().contains("confirm 3"), "{refused}");
     }
-    assert_eq!(fixture.broker.delete_letters(&of_sub(), odd(), Some(3)).await.unwrap(), 3);
-    assert_eq!(fixture.broker.delete_letters(&of_sub(), odd(), Some(0)).await.unwrap(), 0);
+    assert_eq!(
+        fixture.broker.delete_letters(&of_sub(), odd(), LettersWanted::All, Some(3)).await.unwrap(),
+        3
+    );
+    assert_eq!(
+        fixture.broker.delete_letters(&of_sub(), odd(), LettersWanted::All, Some(0)).await.unwrap(),
+        0
+    );
     assert_eq!(waiting(&fixture), 3);
     fixture.reopen().await;
     assert_eq!(listed(&list(&fixture, LettersWanted::All).await), ["0", "2", "4"]);

@@ -119,15 +119,7 @@ pub(crate) struct ReplayLetters {
 impl Api {
     pub(crate) async fn list_letters(&self, request: &ListLetters) -> Result<LettersPage> {
         let place = place(&request.resource)?;
-        let wanted = match request.state.as_str() {
-            "" | "waiting" => LettersWanted::Waiting,
-            "replayed" => LettersWanted::Replayed,
-            "all" => LettersWanted::All,
-            other => {
-                let problem = format!("{other:?} is none of waiting, replayed and all");
-                return Err(Invalid::new("state", problem).into());
-            }
-        };
+        let wanted = wanted(&request.state, LettersWanted::Waiting)?;
         let size = if request.page_size == 0 { PAGE_SIZE_DEFAULT } else { request.page_size };
         let query = LetterQuery {
             criteria: request.criteria.read()?,
@@ -174,10 +166,12 @@ impl Api {
         &self,
         resource: &str,
         selected: &Selected,
+        state: &str,
         confirm: Option<u64>,
     ) -> Result<u64> {
         let (place, selection) = (place(resource)?, selected.read()?);
-        Ok(self.broker.delete_letters(&place, selection, confirm).await?)
+        let wanted = wanted(state, LettersWanted::All)?;
+        Ok(self.broker.delete_letters(&place, selection, wanted, confirm).await?)
     }
 
     pub(crate) fn list_replays(&self, project: &str) -> Result<Vec<Replay>> {
@@ -190,6 +184,20 @@ impl Api {
 
     pub(crate) async fn cancel_replay(&self, name: &str) -> Result<Replay> {
         Ok(self.broker.cancel_replay(name).await?)
+    }
+}
+
+/// Which letters by what became of them.
+fn wanted(state: &str, default: LettersWanted) -> Result<LettersWanted, Invalid> {
+    match state {
+        "" => Ok(default),
+        "waiting" => Ok(LettersWanted::Waiting),
+        "replayed" => Ok(LettersWanted::Replayed),
+        "all" => Ok(LettersWanted::All),
+        other => {
+            let problem = format!("{other:?} is none of waiting, replayed and all");
+            Err(Invalid::new("state", problem))
+        }
     }
 }
 

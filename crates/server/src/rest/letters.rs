@@ -47,7 +47,8 @@ async fn list(api: &Api, request: Value) -> Result<Value> {
 async fn delete(api: &Api, request: Value) -> Result<Value> {
     let request = DeleteRequest::read(request)?;
     let selected = request.selected();
-    let deleted = api.delete_letters(&request.resource, &selected, request.confirm).await?;
+    let DeleteRequest { resource, state, confirm, .. } = &request;
+    let deleted = api.delete_letters(resource, &selected, state, *confirm).await?;
     Ok(json!({ "deleted": deleted }))
 }
 
@@ -127,6 +128,7 @@ struct DeleteRequest {
     since: String,
     until: String,
     all: bool,
+    state: String,
     confirm: Option<u64>,
 }
 

@@ -41,12 +41,17 @@ impl AlertView {
             state: alert.state,
             subscription: name.to_string(),
             since: alert.since,
-            value: alert.value,
+            value: rounded(alert.value),
             threshold: alert.level.bound(),
             summary: alert.summary(),
             runbook: alert.rule.runbook(),
         }
     }
+}
+
+/// No more digits behind the point than anybody reads.
+fn rounded(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
 }
 
 fn rule<S: Serializer>(rule: &RuleName, serializer: S) -> Result<S::Ok, S::Error> {

@@ -12,7 +12,7 @@ use super::query::Query;
 use super::{Inner, Result, interest, no_body, read, show};
 use crate::api::{Api, LIVE_TURN, ListLive};
 use crate::net::Phase;
-use crate::rest::{JSON, response};
+use crate::rest::{JSON, json_response, response};
 
 /// The header in which a gateway may say who it is.
 const GATEWAY: &str = "x-gateway-id";
@@ -177,5 +177,8 @@ fn ok(shown: &Value) -> Response<Body> {
 }
 
 fn with_status(status: StatusCode, body: String) -> Response<Body> {
-    response(status, JSON, body)
+    match status {
+        StatusCode::NO_CONTENT => response(status, JSON, body),
+        _ => json_response(status, body),
+    }
 }

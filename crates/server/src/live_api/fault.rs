@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tonic::body::Body;
 use wire::json::JsonError;
 
-use crate::rest::{JSON, response};
+use crate::rest::json_response;
 use crate::status::{Refusal, live_http_code};
 
 /// A refused call.
@@ -66,7 +66,7 @@ impl Fault {
     }
 
     pub(super) fn response(&self) -> Response<Body> {
-        response(self.status, JSON, json!({"error": self.show()}).to_string())
+        json_response(self.status, json!({"error": self.show()}).to_string())
     }
 }
 

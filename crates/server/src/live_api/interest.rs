@@ -12,7 +12,7 @@ use tonic::body::Body;
 
 use super::query::Query;
 use super::{Inner, Result};
-use crate::rest::{JSON, response};
+use crate::rest::{JSON, json_response, response};
 
 /// The summary, unless the asker has it.
 pub(super) fn answer(inner: &Inner, head: &Parts) -> Result<Response<Body>> {
@@ -25,7 +25,7 @@ pub(super) fn answer(inner: &Inner, head: &Parts) -> Result<Response<Body>> {
     let has_it = head.headers.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag));
     let mut answer = match has_it {
         true => response(StatusCode::NOT_MODIFIED, JSON, ""),
-        false => response(StatusCode::OK, JSON, show(&summary).to_string()),
+        false => json_response(StatusCode::OK, show(&summary).to_string()),
     };
     if let Ok(tag) = HeaderValue::try_from(tag) {
         answer.headers_mut().insert(ETAG, tag);

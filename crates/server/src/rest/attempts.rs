@@ -1,5 +1,7 @@
 //! `/v1/{subscription}/attempts`: what became of the attempts to push messages.
 
+use std::time::Duration;
+
 use broker::NumberedAttempt;
 use domain::Invalid;
 use serde::Deserialize;
@@ -55,7 +57,7 @@ fn show_attempt(numbered: &NumberedAttempt) -> Value {
         ("address", attempt.address.map(|address| json!(address.to_string()))),
         ("status", attempt.status.map(|status| json!(status))),
         ("class", Some(json!(attempt.class))),
-        ("durationMs", Some(json!(attempt.duration.as_secs_f64() * 1_000.0))),
+        ("durationMs", Some(millis(attempt.duration))),
         ("response", (!response.is_empty()).then(|| json!(response))),
         ("error", attempt.error.as_ref().map(|error| json!(**error))),
     ];
@@ -63,10 +65,13 @@ fn show_attempt(numbered: &NumberedAttempt) -> Value {
     Value::Object(Map::from_iter(known))
 }
 
+/// Milliseconds, to the microsecond.
+fn millis(duration: Duration) -> Value {
+    json!((duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use domain::{Offset, SubscriptionId, Timestamp};
     use storage::Attempt;

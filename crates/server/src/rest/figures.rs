@@ -55,6 +55,7 @@ fn show_subscription(one: &SubscriptionFigures) -> Value {
         ("pushWindow", one.push_window.map(|window| json!(window))),
         ("deadLetters", Some(json!(one.dead_letters))),
         ("dropped", Some(json!(one.dropped))),
+        ("deadLettersWaiting", Some(json!(one.dead_letters_waiting))),
         ("fifo", one.fifo.as_ref().map(show_fifo)),
     ];
     let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
@@ -71,6 +72,6 @@ fn show_fifo(fifo: &broker::FifoFigures) -> Value {
 }
 
 /// Seconds, to the millisecond.
-fn seconds(duration: Duration) -> Value {
+pub(super) fn seconds(duration: Duration) -> Value {
     json!((duration.as_secs_f64() * 1_000.0).round() / 1_000.0)
 }

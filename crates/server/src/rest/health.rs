@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::json::from_value;
 
+use super::figures::seconds;
 use super::known;
 use super::postrider::show_time;
 use crate::api::{About, Api};
@@ -75,7 +76,7 @@ fn word(is_ready: bool, degraded: &[Degraded]) -> &'static str {
 fn show_recovery(about: &About) -> Option<Value> {
     let recovery = about.started.recovery?;
     Some(json!({
-        "seconds": about.started.opening.as_secs_f64(),
+        "seconds": seconds(about.started.opening),
         "groups": recovery.groups,
         "bytes": recovery.bytes,
         "records": recovery.records,

@@ -80,7 +80,7 @@ impl Rest {
     /// Answers one request; a refusal is an answer too.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
         match self.reply(request).await {
-            Ok(Reply::Json(body)) => response(StatusCode::OK, JSON, body),
+            Ok(Reply::Json(body)) => json_response(StatusCode::OK, body),
             Ok(Reply::Text(code, text)) => response(code, TEXT, text),
             Ok(Reply::Typed(kind, body)) => response(StatusCode::OK, kind, body),
             Err(refusal) => refused(&refusal),
@@ -188,6 +188,13 @@ pub(crate) fn response(
     response
 }
 
+/// An answer in JSON. Its last line has an end, as whoever reads it with curl wants.
+pub(crate) fn json_response(code: StatusCode, body: impl Into<Vec<u8>>) -> Response<Body> {
+    let mut body = body.into();
+    body.push(b'\n');
+    response(code, JSON, body)
+}
+
 /// Google's error body.
 fn refused(refusal: &Refusal) -> Response<Body> {
     let code = refusal.http_code();
@@ -199,7 +206,7 @@ fn refused(refusal: &Refusal) -> Response<Body> {
     if let (Some(info), Value::Object(fields)) = (refusal.info(), &mut error) {
         fields.insert("details".to_owned(), json!([info]));
     }
-    response(code, JSON, json!({ "error": error }).to_string())
+    json_response(code, json!({ "error": error }).to_string())
 }
 
 /// An object of what is known; what is `None` is left out.

@@ -19,6 +19,7 @@ mod operating;
 mod rest;
 mod server;
 mod status;
+mod terminal;
 
 /// The version, with the commit it was built from.
 pub(crate) const VERSION: &str = env!("POSTRIDER_VERSION");

@@ -45,7 +45,7 @@ def test_topics_are_made_listed_shown_changed_and_deleted(cli):
     shown = cli.json("topic", "describe", "orders")
     assert shown["topic"] == made
     assert shown["subscriptions"] == [cli.name("subscriptions", "billing")]
-    assert "Retention        3600s" in cli.ok("topic", "describe", name)
+    assert "Retention        1h\n" in cli.ok("topic", "describe", name)
     changed = cli.json(
         "topic", "update", "orders",
         "--retention", "none", "--label", "owner=ann", "--remove-label", "team",

@@ -26,7 +26,7 @@ WATCH = ("live", "watch", "--collection", "orders")
 def test_a_watch_prints_what_matches_and_ends_with_its_subscription(cli):
     words = ("--filter", "data.total > 100", "--max", "1", "--json")
     with cli.start(*WATCH, "--tenant", cli.project, *words) as watching:
-        assert watching.note() == "watching; end with Ctrl-C"
+        assert json.loads(watching.note()) == {"note": "watching; end with Ctrl-C"}
         listed = cli.json("live", "list", "--tenant", cli.project)["subscriptions"]
         assert [one["filter"] for one in listed] == ["data.total > 100"]
         assert "data.total > 100" in cli.ok("live", "list", "--tenant", cli.project)

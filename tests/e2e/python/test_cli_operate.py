@@ -220,6 +220,7 @@ def test_alerts_are_listed(failing):
     assert alert["subscription"] == cli.name("subscriptions", "strict")
     assert alert["rule"] in cli.ok("alerts")
     assert cli.json("alerts", "--severity", "none")["alerts"] == []
+    cli.ok("alerts", "--severity", "none", "--exit-code")
 
 
 def test_top_shows_what_happens(pair):

@@ -114,6 +114,24 @@ impl Client {
         })
     }
 
+    /// Fetches a token now, so that whoever starts learns at once whether there is any.
+    pub async fn check_access(&self) -> Result<(), AccessError> {
+        let fetched = tokio::time::timeout(self.call_timeout, self.credentials.header()).await;
+        match fetched {
+            Ok(fetched) => fetched.map(|_| ()),
+            Err(_) => Err(AccessError::Unreachable {
+                at: "who gives tokens".to_owned(),
+                problem: format!("did not answer within {:?}", self.call_timeout),
+            }),
+        }
+    }
+
+    /// Whether its tokens are those of the machine it runs on, for neither an emulator nor a key
+    /// file is named.
+    pub fn is_of_machine(&self) -> bool {
+        self.credentials.is_metadata()
+    }
+
     /// The full name of a document.
     pub fn name(&self, path: &Path) -> String {
         format!("{}/documents/{}/{}", self.database, path.collection, path.id)

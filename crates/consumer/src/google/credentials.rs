@@ -115,6 +115,11 @@ impl Credentials {
         Self { source, kept: Mutex::default() }
     }
 
+    /// Whether they are those of the machine, for nothing names others.
+    pub fn is_metadata(&self) -> bool {
+        matches!(self.source, Source::Metadata { .. })
+    }
+
     /// The header of a call: a token that is good for five minutes at least.
     pub async fn header(&self) -> Result<HeaderValue, AccessError> {
         let mut kept = self.kept.lock().await;

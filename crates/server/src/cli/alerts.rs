@@ -12,8 +12,10 @@ Examples:
   postrider alerts
   postrider alerts --state firing --json
   postrider alerts --subscription billing --project demo
+  postrider alerts --exit-code > /dev/null || echo 'something is wrong'
 
-Shows what is wrong now and since when. What to do about each: docs/operating/alerts.md.";
+Shows what is wrong now and since when. What to do about each: docs/operating/alerts.md.
+With --exit-code it ends with 1 if one of those it shows is firing, as scripts and probes want it.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -26,6 +28,9 @@ pub(super) struct Arguments {
     /// Only alerts of this subscription
     #[arg(long)]
     subscription: Option<String>,
+    /// End with exit code 1 if any of them is firing
+    #[arg(long)]
+    exit_code: bool,
     #[command(flatten)]
     at: At,
 }
@@ -46,9 +51,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             && is_asked(alert, "subscription", subscription.as_deref())
     });
     if arguments.at.json {
-        return print_json(&json!({ "alerts": alerts }));
+        print_json(&json!({ "alerts": alerts }))?;
+    } else {
+        print(&table(&alerts))?;
     }
-    print(&table(&alerts))
+    if arguments.exit_code { verdict(&alerts) } else { Ok(()) }
+}
+
+/// Whether somebody must look at one of them now.
+fn verdict(alerts: &[Value]) -> Result<(), Failure> {
+    match alerts.iter().filter(|alert| alert["state"] == "firing").count() {
+        0 => Ok(()),
+        1 => Err(Failure::failed("1 alert is firing")),
+        firing => Err(Failure::failed(format!("{firing} alerts are firing"))),
+    }
 }
 
 const HEADINGS: [&str; 8] =
@@ -68,6 +84,18 @@ fn table(alerts: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_exit_code_tells_whether_one_is_firing() {
+        let of = |states: &[&str]| {
+            let alerts: Vec<Value> = states.iter().map(|state| json!({"state": state})).collect();
+            verdict(&alerts).err().map(|failure| (failure.code, failure.problem))
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["pending"]), None);
+        assert_eq!(of(&["pending", "firing"]), Some((1, "1 alert is firing".to_owned())));
+        assert_eq!(of(&["firing", "firing"]), Some((1, "2 alerts are firing".to_owned())));
+    }
 
     #[test]
     fn alerts_are_lines_of_a_table() {

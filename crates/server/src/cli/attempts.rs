@@ -148,7 +148,7 @@ mod tests {
                 r#""line\nbreak""#
             ]
         );
-        assert_eq!(lines[2][..7], ["2026-11-15T12:00:00Z", "7", "1", "dns", "-", "1.0", "-"]);
+        assert_eq!(lines[2][..7], ["2026-11-15T12:00:00Z", "7", "1", "dns", "-", "1", "-"]);
         assert_eq!(lines[2][7].chars().count(), SAID_CHARS_MAX + 3);
         assert_eq!(table(&[]), "no attempts\n");
     }

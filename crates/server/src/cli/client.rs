@@ -31,13 +31,19 @@ const LOCAL: &str = "http://127.0.0.1:8085";
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct At {
     /// The server [default: PUBSUB_EMULATOR_HOST, else http://127.0.0.1:8085]
-    #[arg(long, value_name = "URL", env = "POSTRIDER_SERVER", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "POSTRIDER_SERVER",
+        hide_env_values = true,
+        global = true
+    )]
     pub(super) server: Option<String>,
     /// The project of names that are given without one
-    #[arg(long, env = "POSTRIDER_PROJECT", hide_env_values = true)]
+    #[arg(long, env = "POSTRIDER_PROJECT", hide_env_values = true, global = true)]
     pub(super) project: Option<String>,
-    /// Print JSON
-    #[arg(long)]
+    /// Print JSON; errors, warnings and notes are lines of JSON on standard error then
+    #[arg(long, global = true)]
     pub(super) json: bool,
 }
 

@@ -1,9 +1,9 @@
 //! `postrider completions`.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::{Cli, Failure, print_bytes};
+use super::{Failure, command, print_bytes};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "postrider", &mut script);
+    clap_complete::generate(shell, &mut command(), "postrider", &mut script);
     script
 }
 

@@ -17,6 +17,7 @@ Examples:
   postrider dead-letter list --subscription billing --project demo
   postrider dead-letter list --topic billing.dlq --class http_5xx --since 1h --json
   postrider dead-letter show 1794750000000000 --topic billing.dlq
+  postrider dead-letter show 1794750000000000 --topic billing.dlq --data > letter
   postrider dead-letter replay --subscription billing --all
   postrider dead-letter replay 1794750000000000 --topic billing.dlq --to topic
   postrider dead-letter replay --subscription billing --class timeout --per-second 50
@@ -30,6 +31,7 @@ on after a crash; Ctrl-C only ends the watching. A letter is replayed once, unle
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// List dead letters.
+    #[command(visible_alias = "ls")]
     List(list::List),
     /// Show one dead letter with all that is known of it.
     Show(list::Show),
@@ -42,6 +44,7 @@ pub(super) enum Command {
     /// Stop a replay that runs.
     Cancel(replay::Named),
     /// Delete dead letters for good.
+    #[command(visible_alias = "rm")]
     Delete(remove::Delete),
 }
 

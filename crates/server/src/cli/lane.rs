@@ -22,6 +22,7 @@ Both are written to the server's audit log. postrider subscription lanes does th
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Show the lanes that are blocked.
+    #[command(visible_alias = "ls")]
     List(List),
     /// Try the message that blocks a lane again, as if it had never been tried.
     Release(Lane),

@@ -31,7 +31,7 @@ pub(super) enum Command {
     #[command(after_help = super::help(EXAMPLES))]
     Watch(Watch),
     /// List live subscriptions.
-    #[command(after_help = super::help(EXAMPLES))]
+    #[command(visible_alias = "ls", after_help = super::help(EXAMPLES))]
     List(List),
 }
 

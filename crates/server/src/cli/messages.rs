@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::table::{plain, quoted};
+use crate::terminal::{harmless_line, is_steering};
 
 /// Characters of the data that are shown of a message.
 const DATA_CHARS_MAX: usize = 2_000;
@@ -31,13 +32,14 @@ pub(super) fn line(message: &Value, more: &str) -> String {
     for (name, value) in message["attributes"].as_object().into_iter().flatten() {
         text.push_str(&format!("  {name}={}", shown_value(&plain(value))));
     }
-    format!("{text}  {}\n", shown(&data(message)))
+    // Names of attributes may hold anything too.
+    format!("{}  {}\n", harmless_line(&text), shown(&data(message)))
 }
 
 /// Data for people: as it is if it is one line of text, quoted if it is other text, else in base64.
 pub(super) fn shown(data: &[u8]) -> String {
     match std::str::from_utf8(data) {
-        Ok(text) if text.chars().any(char::is_control) => quoted(text, DATA_CHARS_MAX),
+        Ok(text) if text.contains(is_steering) => quoted(text, DATA_CHARS_MAX),
         Ok(text) => {
             let shown: String = text.chars().take(DATA_CHARS_MAX).collect();
             let more = if shown.len() < text.len() { "…" } else { "" };
@@ -53,7 +55,7 @@ pub(super) fn shown(data: &[u8]) -> String {
 /// A value of an attribute: quoted where it would not be told from what stands around it.
 fn shown_value(value: &str) -> String {
     let is_simple = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c == '"');
-    let is_simple = is_simple && !value.contains(char::is_control);
+    let is_simple = is_simple && !value.contains(is_steering);
     if is_simple { value.to_owned() } else { quoted(value, DATA_CHARS_MAX) }
 }
 

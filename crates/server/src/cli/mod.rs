@@ -6,6 +6,7 @@ mod backup;
 mod client;
 mod completions;
 mod config;
+mod create;
 mod dead_letter;
 mod demo;
 mod endpoint;
@@ -15,6 +16,7 @@ mod live;
 mod materialize;
 mod messages;
 mod names;
+mod output;
 mod progress_bar;
 mod publish;
 mod pull;
@@ -31,15 +33,19 @@ mod topic;
 mod values;
 mod verify;
 
+use std::ffi::OsString;
 use std::fmt;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::ValueEnum;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use toml::Value;
 
 use crate::config::{FILE_VARIABLE, Sources};
+use client::At;
+use output::{ask, note, print, print_bytes, print_data, print_json, warn};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -70,6 +76,9 @@ with --project or POSTRIDER_PROJECT.";
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    // Every command that asks a server has these too; here they may stand before its name.
+    #[command(flatten)]
+    at: At,
 }
 
 #[derive(Debug, Subcommand)]
@@ -78,10 +87,11 @@ enum Command {
     #[command(after_help = help(serve::EXAMPLES))]
     Serve(Settings),
     /// Make, list, show, change and delete topics.
-    #[command(subcommand, after_help = help(topic::EXAMPLES))]
+    #[command(subcommand, visible_alias = "topics", after_help = help(topic::EXAMPLES))]
     Topic(topic::Command),
     /// Make, list, show, change and delete subscriptions.
-    #[command(subcommand, after_help = help(subscription::EXAMPLES))]
+    #[command(subcommand, visible_aliases = ["sub", "subs", "subscriptions"],
+              after_help = help(subscription::EXAMPLES))]
     Subscription(subscription::Command),
     /// Publish messages: arguments, files, or the lines of standard input.
     #[command(after_help = help(publish::EXAMPLES))]
@@ -96,10 +106,11 @@ enum Command {
     #[command(after_help = help(attempts::EXAMPLES))]
     Attempts(attempts::Arguments),
     /// List, show, replay and delete dead letters.
-    #[command(subcommand, after_help = help(dead_letter::EXAMPLES))]
+    #[command(subcommand, visible_aliases = ["dead-letters", "letters"],
+              after_help = help(dead_letter::EXAMPLES))]
     DeadLetter(dead_letter::Command),
     /// Show the lanes that are blocked; release one, or skip what blocks it.
-    #[command(subcommand, after_help = help(lane::EXAMPLES))]
+    #[command(subcommand, visible_alias = "lanes", after_help = help(lane::EXAMPLES))]
     Lane(lane::Command),
     /// Send a subscription back or forward: to a time, a snapshot, the earliest or the latest.
     #[command(after_help = help(seek::EXAMPLES))]
@@ -108,7 +119,7 @@ enum Command {
     #[command(subcommand, after_help = help(live::EXAMPLES))]
     Live(live::Command),
     /// Show the alerts that are pending or firing.
-    #[command(after_help = help(alerts::EXAMPLES))]
+    #[command(visible_alias = "alert", after_help = help(alerts::EXAMPLES))]
     Alerts(alerts::Arguments),
     /// Show what subscriptions do, live.
     #[command(after_help = help(top::EXAMPLES))]
@@ -249,24 +260,82 @@ impl Failure {
         if self.code == 0 { Ok(()) } else { Err(self) }
     }
 
+    /// The exit code in a word.
+    fn kind(&self) -> &'static str {
+        match self.code {
+            0 => "unread",
+            2 => "usage",
+            3 => "not_found",
+            4 => "unreachable",
+            _ => "failed",
+        }
+    }
+
     /// The server cannot be reached.
     fn unreachable(problem: impl fmt::Display) -> Self {
         Self { code: 4, problem: problem.to_string() }
     }
 }
 
+/// Commands that ask no server, or the one of a file of theirs.
+const LOCAL: [&str; 6] = ["serve", "receive", "materialize", "verify", "config", "completions"];
+
+/// The whole command line. Those who ask no server do not show the flags that say which, but know
+/// them, so that they can say that they mean nothing there.
+fn command() -> clap::Command {
+    LOCAL.iter().fold(Cli::command(), |command, name| command.mut_subcommand(name, hide_at))
+}
+
+fn hide_at(command: clap::Command) -> clap::Command {
+    let ids = ["server", "project", "json"];
+    let has = |id: &str| command.get_arguments().any(|argument| argument.get_id() == id);
+    let missing: Vec<&'static str> = ids.into_iter().filter(|id| !has(id)).collect();
+    missing.into_iter().fold(command, |command, id| {
+        let action = if id == "json" { ArgAction::SetTrue } else { ArgAction::Set };
+        command.arg(Arg::new(id).long(id).action(action).global(true).hide(true))
+    })
+}
+
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
-    let ended = dispatch(Cli::parse().command);
-    match ended {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // Those behind `--` are not flags.
+    let mut flags = words.iter().take_while(|word| *word != "--");
+    if flags.any(|word| word == "--json") {
+        output::speak_json();
+    }
+    match parse(words).and_then(dispatch) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.code == 0 => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nothing is left to be done if standard error is gone too.
-            drop(writeln!(std::io::stderr(), "postrider: {}", failure.problem));
+            output::tell_failure(&failure);
             ExitCode::from(failure.code)
         }
     }
+}
+
+fn parse(words: Vec<OsString>) -> Result<Command, Failure> {
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(told) => return Err(output::tell_usage(&told)),
+    };
+    check_at(&matches)?;
+    let cli = Cli::from_arg_matches(&matches);
+    cli.map(|cli| cli.command).map_err(|told| output::tell_usage(&told))
+}
+
+/// Refuses flags that say which server, where none is asked.
+fn check_at(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some(name) = matches.subcommand_name().filter(|name| LOCAL.contains(name)) else {
+        return Ok(());
+    };
+    for id in ["server", "project"] {
+        if matches.value_source(id) == Some(ValueSource::CommandLine) {
+            let problem = format!("--{id}: {name} asks no server, so this means nothing here");
+            return Err(Failure::usage(problem));
+        }
+    }
+    Ok(())
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
@@ -297,52 +366,13 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Writes text for people or programs to standard output, all at once.
-fn print(text: &str) -> Result<(), Failure> {
-    print_bytes(text.as_bytes())
-}
-
-/// The same with any bytes.
-fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(bytes).and_then(|()| out.flush());
-    match written {
-        // Whoever reads has seen enough, as `head` does; there is nothing left to do for them.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::unread()),
-        other => other.map_err(|error| Failure::failed(format!("cannot write: {error}"))),
-    }
-}
-
-/// Writes a value for programs to standard output.
-fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&format!("{value:#}\n"))
-}
-
-/// Tells something beside the result, on standard error; it may be lost.
-fn note(text: &str) {
-    drop(writeln!(std::io::stderr(), "{text}"));
-}
-
-/// Tells of something legal that may surprise.
-fn warn(text: &str) {
-    note(&format!("warning: {text}"));
-}
-
-/// Asks something, on standard error, so that standard output holds results only.
-fn ask(question: &str) {
-    let mut out = std::io::stderr().lock();
-    drop(write!(out, "{question}").and_then(|()| out.flush()));
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

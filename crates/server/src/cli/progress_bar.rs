@@ -1,36 +1,27 @@
 //! A bar for work that takes its time, on a terminal only.
 
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
+
+use super::output::StatusLine;
 
 const WIDTH: u64 = 30;
 
 /// Shows how far something is, on standard error.
-pub(super) struct Bar {
-    is_shown: bool,
-}
+pub(super) struct Bar(StatusLine);
 
 impl Bar {
     pub(super) fn new() -> Self {
-        Self { is_shown: std::io::stderr().is_terminal() }
+        Self(StatusLine::new())
     }
 
     /// Shows `done` of `total` after `elapsed`, in place of what was shown before.
     pub(super) fn show(&self, done: u64, total: u64, elapsed: Duration) {
-        self.write(&format!("\r\x1b[2K{}", line(done, total, elapsed)));
+        self.0.show(&line(done, total, elapsed));
     }
 
     /// Takes the bar away.
     pub(super) fn end(&self) {
-        self.write("\r\x1b[2K");
-    }
-
-    fn write(&self, text: &str) {
-        if self.is_shown {
-            let mut out = std::io::stderr().lock();
-            // A bar that cannot be shown harms nothing.
-            drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
-        }
+        self.0.show("");
     }
 }
 

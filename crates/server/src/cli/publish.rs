@@ -1,6 +1,6 @@
 //! `postrider publish`.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -12,7 +12,7 @@ use super::client::{At, Client};
 use super::messages::encoded;
 use super::table::plain;
 use super::values::{object, pair};
-use super::{Failure, print};
+use super::{Failure, note, print};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -75,6 +75,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     publisher.publish_all(given.into_iter().map(Ok))?;
     if is_lines {
         let file = arguments.lines.as_deref().unwrap_or(Path::new("-"));
+        tell_who_waits(file);
         publisher.publish_lines(&read_lines(open(file)?))?;
     }
     Ok(())
@@ -200,6 +201,13 @@ fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
         return Err(Failure::failed(problem));
     }
     Ok(data)
+}
+
+/// Nobody shall wonder why nothing happens: it is they who are waited for.
+fn tell_who_waits(file: &Path) {
+    if file == Path::new("-") && std::io::stdin().is_terminal() {
+        note("type messages, each on a line; Ctrl-D ends it");
+    }
 }
 
 fn open(file: &Path) -> Result<Box<dyn Read + Send>, Failure> {

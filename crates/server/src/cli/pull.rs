@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::client::{At, Client, Problem};
 use super::names::Name;
 use super::values::duration;
-use super::{Failure, messages, note, print, print_bytes, print_json};
+use super::{Failure, messages, note, print, print_data, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +46,9 @@ pub(super) struct Arguments {
     /// Print the data alone, each message on a line
     #[arg(long, conflicts_with = "json")]
     data: bool,
+    /// With --data: print it as it is on a terminal too, though it may steer the terminal
+    #[arg(long, requires = "data")]
+    raw: bool,
     #[command(flatten)]
     at: At,
 }
@@ -134,7 +137,7 @@ impl Puller<'_> {
     fn show(&self, received: &[Value]) -> Result<(), Failure> {
         if self.arguments.data {
             for one in received {
-                print_bytes(&[&messages::data(&one["message"])[..], b"\n"].concat())?;
+                print_data(&messages::data(&one["message"]), self.arguments.raw)?;
             }
             return Ok(());
         }

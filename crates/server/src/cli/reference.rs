@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use super::{Cli, EXIT_CODES};
+use super::{EXIT_CODES, command};
 
 /// What stands before the list in the document.
 const MARK: &str = "<!-- What follows is written by a test: \
@@ -13,7 +13,7 @@ const MARK: &str = "<!-- What follows is written by a test: \
 /// The list of all commands with their help.
 fn reference() -> String {
     let mut text = String::new();
-    let mut root = Cli::command();
+    let mut root = command();
     // Now every command knows its whole name.
     root.build();
     for command in root.get_subcommands() {
@@ -58,13 +58,14 @@ fn every_command_has_help_with_examples() {
     fn check(command: &Command) {
         let name = command.get_bin_name().unwrap_or_default().to_owned();
         assert!(command.get_about().is_some(), "{name} says nothing of itself");
-        for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
+        let shown = command.get_arguments().filter(|one| !one.is_hide_set());
+        for argument in shown.filter(|one| one.get_id() != "help") {
             let id = argument.get_id();
             assert!(argument.get_help().is_some(), "{name}: {id} has no help");
         }
         command.get_subcommands().filter(|below| below.get_name() != "help").for_each(check);
     }
-    let mut root = Cli::command();
+    let mut root = command();
     root.build();
     for command in root.get_subcommands().filter(|one| one.get_name() != "help") {
         check(command);

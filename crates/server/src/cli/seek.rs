@@ -5,6 +5,7 @@ use domain::Timestamp;
 use serde_json::{Value, json};
 
 use super::client::{At, Client};
+use super::table::plain;
 use super::values::{rfc3339, time};
 use super::{Failure, print, print_json};
 
@@ -53,7 +54,23 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.at.json {
         return print_json(&json!({"subscription": name.as_str(), "target": body}));
     }
-    print(&format!("{name} goes on from {}\n", super::table::plain(&body)))
+    print(&format!("{name} goes on {}\n", arguments.target.words(&body)))
+}
+
+impl Target {
+    /// Where to, in words.
+    fn words(&self, body: &Value) -> String {
+        if self.earliest {
+            return "from the oldest message that is kept for it".to_owned();
+        }
+        if self.latest {
+            return "from now: what was published so far counts as acked".to_owned();
+        }
+        match &self.snapshot {
+            Some(_) => format!("from snapshot {}", plain(&body["snapshot"])),
+            None => format!("from what was published at {}", plain(&body["time"])),
+        }
+    }
 }
 
 fn target(arguments: &Arguments, now: Timestamp) -> Result<Value, Failure> {

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 
 use changes::Changes;
 use settings::Settings;
+use standard::Scaffold;
 
 use super::client::{At, Client};
+use super::create::{self, Created};
 use super::names::Name;
 use super::table::{Table, fact, plain};
 use super::topic::{all_of, delete_all, tell};
@@ -21,6 +23,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   postrider subscription create billing --topic orders --project demo
   postrider subscription create billing --topic orders --standard
+  postrider subscription create billing --topic orders --if-not-exists
   postrider subscription create hooks --topic orders --endpoint http://localhost:9000/ --ordering
   postrider subscription create ledger --topic orders --fifo --max-attempts 10 --poison halt
   postrider subscription list --topic orders
@@ -38,12 +41,15 @@ pub(super) enum Command {
     /// Make a subscription.
     Create(Box<Create>),
     /// List the subscriptions of a project.
+    #[command(visible_alias = "ls")]
     List(List),
     /// Show a subscription's settings and its saved cursor.
+    #[command(visible_alias = "show")]
     Describe(Named),
     /// Change a subscription: what is not named stays as it is.
     Update(Box<Update>),
     /// Delete subscriptions and what they have not delivered.
+    #[command(visible_alias = "rm")]
     Delete(Delete),
     /// Make a new signing secret; the one before counts for another day.
     RotateSecret(Named),
@@ -74,6 +80,9 @@ pub(super) struct Create {
     /// As is advised for most: dead letters, 5 attempts, waits in between
     #[arg(long)]
     standard: bool,
+    /// Where it is there already, leave it as it is and end well
+    #[arg(long)]
+    if_not_exists: bool,
     #[command(flatten)]
     at: At,
     // Last: the headings in its help hold for whatever is behind them.
@@ -123,7 +132,7 @@ pub(super) struct Delete {
 
 pub(super) fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Create(arguments) => create(arguments),
+        Command::Create(arguments) => make(arguments),
         Command::List(arguments) => list(arguments),
         Command::Describe(arguments) => describe::run(&arguments.name, &arguments.at),
         Command::Update(arguments) => update(arguments),
@@ -134,7 +143,7 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
     }
 }
 
-fn create(arguments: &Create) -> Result<(), Failure> {
+fn make(arguments: &Create) -> Result<(), Failure> {
     let at = &arguments.at;
     let name = at.subscription(&arguments.name)?;
     let client = Client::new(at)?;
@@ -149,12 +158,45 @@ fn create(arguments: &Create) -> Result<(), Failure> {
     if let Some(start) = &arguments.start {
         changes.set("postrider.start", settings::start(start, client.wall())?);
     }
-    if arguments.standard {
-        standard::apply(&client, &name, &arguments.settings, &mut changes)?;
-    }
+    let letters = match arguments.standard {
+        true => standard::apply(&name, &arguments.settings, &mut changes),
+        false => None,
+    };
     arguments.settings.apply(at, &mut changes)?;
-    let made = client.put(&name.path(), &changes.body())?;
-    tell_all(at, &made, "made", &name)
+    let may_exist = arguments.if_not_exists;
+    let created = make_with(&client, &name, &changes.body(), letters.as_ref(), may_exist)?;
+    let (answer, done) = created.told();
+    tell_all(at, answer, done, &name)
+}
+
+/// Makes the subscription `name` on `topic` as `--standard` does.
+pub(super) fn make_standard(client: &Client, name: &Name, topic: &Name) -> Result<(), Failure> {
+    let mut changes = Changes::new(Value::Null);
+    changes.set("topic", topic.as_str().into());
+    let letters = standard::apply(name, &Settings::default(), &mut changes);
+    make_with(client, name, &changes.body(), letters.as_ref(), false).map(|_| ())
+}
+
+/// Makes a subscription and, before it, the dead letter topic it needs. Where the server says no,
+/// everything is as before.
+fn make_with(
+    client: &Client,
+    name: &Name,
+    body: &Value,
+    letters: Option<&Name>,
+    may_exist: bool,
+) -> Result<Created, Failure> {
+    let scaffold = match letters {
+        Some(topic) => Scaffold::raise(client, topic)?,
+        None => Scaffold::default(),
+    };
+    let created = create::create(client, name, body, may_exist);
+    match &created {
+        Ok(Created::There(_)) => scaffold.take_down(client),
+        Ok(Created::Made(_)) => scaffold.tell(),
+        Err(problem) => scaffold.settle(client, problem),
+    }
+    created.map_err(|problem| create::failure(client, problem))
 }
 
 /// What was done, and what the answer says beside: warnings, and a secret that is shown once.

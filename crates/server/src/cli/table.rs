@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::terminal::harmless_line;
+
 /// Lines of cells under headings, each column as wide as its longest cell.
 pub(super) struct Table {
     lines: Vec<Vec<String>>,
@@ -14,7 +16,10 @@ impl Table {
 
     /// Adds a line; an empty cell is shown as a dash.
     pub(super) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
-        let shown = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
+        let shown = |cell: String| match cell.as_str() {
+            "" => "-".to_owned(),
+            text => harmless_line(text).into_owned(),
+        };
         self.lines.push(cells.into_iter().map(shown).collect());
     }
 
@@ -45,7 +50,7 @@ impl Table {
 
 /// A line with a fact: what, and its value.
 pub(super) fn fact(text: &mut String, what: &str, value: &str) {
-    text.push_str(&format!("{what:<17}{value}\n"));
+    text.push_str(&format!("{what:<17}{}\n", harmless_line(value)));
 }
 
 /// A value without the quotes JSON puts around texts; empty if there is none.
@@ -62,15 +67,42 @@ pub(super) fn plain(value: &Value) -> String {
                 pairs.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();
             pairs.join(", ")
         }
-        other => other.to_string(),
+        Value::Number(number) => number.as_f64().filter(|_| number.is_f64()).map_or_else(
+            || number.to_string(),
+            |number| Value::from(rounded(number)).to_string().trim_end_matches(".0").to_owned(),
+        ),
+        Value::Bool(is) => is.to_string(),
     }
+}
+
+/// No more digits behind the point than anybody reads.
+fn rounded(number: f64) -> f64 {
+    (number * 1_000.0).round() / 1_000.0
+}
+
+/// A number of bytes in a unit in which it is short; JSON may carry it as text.
+pub(super) fn bytes(value: &Value) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let text = plain(value);
+    let Ok(count) = text.parse::<u64>() else { return text };
+    if count < 1_024 {
+        return format!("{count} bytes");
+    }
+    let (mut tenths, mut unit) = (count.saturating_mul(10) / 1_024, UNITS[0]);
+    for larger in &UNITS[1..] {
+        if tenths < 10_240 {
+            break;
+        }
+        (tenths, unit) = (tenths / 1_024, larger);
+    }
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
 /// Text that may hold anything: quoted, and cut off behind so many characters.
 pub(super) fn quoted(text: &str, chars_max: usize) -> String {
     let shown: String = text.chars().take(chars_max).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
-    format!("{}{more}", Value::String(shown))
+    format!("{}{more}", harmless_line(&Value::String(shown).to_string()))
 }
 
 #[cfg(test)]
@@ -90,9 +122,24 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_shown_in_a_unit_in_which_they_are_few() {
+        for (count, shown) in [
+            (json!("1000"), "1000 bytes"),
+            (json!(1_536), "1.5 KiB"),
+            (json!(5_u64 << 30), "5.0 GiB"),
+            (json!(u64::MAX), "1677721.5 TiB"),
+            (Value::Null, ""),
+        ] {
+            assert_eq!(bytes(&count), shown);
+        }
+    }
+
+    #[test]
     fn values_are_shown_without_json_around_them() {
         let value = json!({"a": "x", "b": [1, "two"], "c": null});
         assert_eq!(plain(&value), "a=x, b=1, two, c=");
+        let numbers = json!([1.1329999999999998, 0.6153846153846154, 3.0, 9007199254740993_u64]);
+        assert_eq!(plain(&numbers), "1.133, 0.615, 3, 9007199254740993");
         assert_eq!(quoted("line\nbreak", 120), r#""line\nbreak""#);
         assert_eq!(quoted("long", 2), "\"lo\"…");
     }

@@ -7,7 +7,7 @@ use super::client::{At, Client, Ours, query};
 use super::names::Name;
 use super::table::plain;
 use super::values::time;
-use super::{Failure, messages, note, print, print_bytes, print_json};
+use super::{Failure, messages, note, print, print_data, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +42,9 @@ pub(super) struct Arguments {
     /// Print the data alone, each message on a line
     #[arg(long, conflicts_with = "json")]
     data: bool,
+    /// With --data: print it as it is on a terminal too, though it may steer the terminal
+    #[arg(long, requires = "data")]
+    raw: bool,
     #[command(flatten)]
     at: At,
 }
@@ -180,7 +183,7 @@ impl Tail<'_> {
     fn show(&self, found: &[Value]) -> Result<(), Failure> {
         if self.arguments.data {
             for one in found {
-                print_bytes(&[&messages::data(&one["message"])[..], b"\n"].concat())?;
+                print_data(&messages::data(&one["message"]), self.arguments.raw)?;
             }
             return Ok(());
         }

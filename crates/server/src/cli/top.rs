@@ -1,16 +1,23 @@
 //! `postrider top`: what subscriptions do, live.
 
-use std::io::IsTerminal;
+mod columns;
+mod grid;
+mod keys;
+mod screen;
+
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use domain::Moment;
 use serde_json::{Value, json};
 
 use super::client::{At, Client, Ours};
 use super::names::path;
-use super::table::{Table, plain};
+use super::table::plain;
 use super::values::duration;
-use super::{Failure, print, print_json};
+use super::{Failure, print, print_bytes, print_json};
+use keys::{Key, Terminal, room};
+use screen::{Room, screen};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +25,9 @@ Examples:
   postrider top --project demo --sort oldest --limit 10
   postrider top --project demo --once --json
 
-Rates are those of the last interval. With --json it prints one object for each interval.";
+Rates are those of the last interval. With --json it prints one object for each interval. On a
+terminal it fits the width, and has keys: q ends it, s goes to the next order, and b, o, r, l and n
+order by backlog, oldest message, rate, letters that wait, and name. NO_COLOR takes the colours.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -47,6 +56,8 @@ enum Sort {
     Oldest,
     /// The most deliveries a second.
     Rate,
+    /// The most dead letters that nobody has dealt with.
+    Letters,
     /// The name.
     Name,
 }
@@ -54,31 +65,116 @@ enum Sort {
 /// The shortest interval: looking more often shows nothing more.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
+impl Sort {
+    /// Each with the key that chooses it.
+    const ALL: [(char, Self); 5] = [
+        ('b', Self::Backlog),
+        ('o', Self::Oldest),
+        ('r', Self::Rate),
+        ('l', Self::Letters),
+        ('n', Self::Name),
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Backlog => "backlog",
+            Self::Oldest => "oldest",
+            Self::Rate => "rate",
+            Self::Letters => "letters",
+            Self::Name => "name",
+        }
+    }
+
+    /// The order after a key was pressed.
+    fn pressed(self, key: char) -> Self {
+        let at = Self::ALL.iter().position(|(_, sort)| *sort == self).unwrap_or_default();
+        let chosen = match key {
+            's' => Self::ALL.get((at + 1) % Self::ALL.len()),
+            _ => Self::ALL.iter().find(|(of, _)| *of == key),
+        };
+        chosen.map_or(self, |(_, sort)| *sort)
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let at = &arguments.at;
     let asked = format!("{}/figures", path(&at.project()?));
     let client = Client::new(at)?;
-    let look = || client.get_ours("figures", Ours::Whole, &asked);
-    let interval = arguments.interval.max(INTERVAL_MIN);
-    let mut before = look()?;
-    let mut looked = client.now();
+    let watch = Watch { client: &client, asked, interval: arguments.interval.max(INTERVAL_MIN) };
+    if !arguments.once && !at.json {
+        let first = watch.look()?;
+        if let Some(terminal) = Terminal::take()? {
+            return live(arguments, &watch, first, &terminal);
+        }
+    }
+    let mut before = watch.look()?;
     loop {
-        client.sleep(interval);
-        let now = look()?;
-        let seconds = client.now().since(looked).as_secs_f64();
-        looked = client.now();
-        let view = view(arguments, &before, &now, seconds);
-        if at.json && arguments.once {
-            return print_json(&view);
-        } else if at.json {
-            print(&format!("{view}\n"))?;
-        } else {
-            print(&screen(&view, !arguments.once && std::io::stdout().is_terminal()))?;
+        client.sleep(watch.interval);
+        let now = watch.look()?;
+        let view = view(arguments, arguments.sort, &before, &now);
+        match (at.json, arguments.once) {
+            (true, true) => print_json(&view)?,
+            (true, false) => print(&format!("{view}\n"))?,
+            (false, is_once) => print_table(&view, is_once)?,
         }
         if arguments.once {
             return Ok(());
         }
         before = now;
+    }
+}
+
+/// The table where nobody presses keys; on a terminal within its width, and as high as it is.
+fn print_table(view: &Value, is_once: bool) -> Result<(), Failure> {
+    let lines = screen(view, Room { height: None, ..room() });
+    let text = lines.join("\n") + if is_once { "\n" } else { "\n\n" };
+    // The colours are ours, and the cells are harmless already.
+    print_bytes(text.as_bytes())
+}
+
+/// Shows the table until a key ends it.
+fn live(
+    arguments: &Arguments,
+    watch: &Watch<'_>,
+    mut before: Looked,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let mut sort = arguments.sort;
+    let mut now = watch.look()?;
+    let mut next = watch.client.now().plus(watch.interval);
+    loop {
+        let keys = terminal.has_keys().then_some(sort);
+        let view = view(arguments, sort, &before, &now);
+        terminal.show(&screen(&view, Room { keys, ..room() }))?;
+        match terminal.key(next.since(watch.client.now())) {
+            Some(Key::End | Key::Char('q')) => return Ok(()),
+            Some(Key::Char(key)) => sort = sort.pressed(key),
+            None => {}
+        }
+        if watch.client.now() >= next {
+            before = std::mem::replace(&mut now, watch.look()?);
+            next = watch.client.now().plus(watch.interval);
+        }
+    }
+}
+
+/// Asks again and again.
+struct Watch<'client> {
+    client: &'client Client,
+    asked: String,
+    interval: Duration,
+}
+
+/// Figures, and when they were looked at.
+struct Looked {
+    figures: Value,
+    at: Moment,
+}
+
+impl Watch<'_> {
+    fn look(&self) -> Result<Looked, Failure> {
+        let figures = self.client.get_ours("figures", Ours::Whole, &self.asked)?;
+        Ok(Looked { figures, at: self.client.now() })
     }
 }
 
@@ -91,14 +187,16 @@ const RATES: [(&str, &str); 4] = [
 ];
 
 /// The figures of now with their rates since before, sorted and cut off.
-fn view(arguments: &Arguments, before: &Value, now: &Value, seconds: f64) -> Value {
+fn view(arguments: &Arguments, order: Sort, before: &Looked, now: &Looked) -> Value {
+    let seconds = now.at.since(before.at).max(INTERVAL_MIN).as_secs_f64();
+    let (before, now) = (&before.figures, &now.figures);
     let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
     let mut subscriptions = list(now, "subscriptions");
     let earlier = list(before, "subscriptions");
     for one in &mut subscriptions {
         add_rates(one, &earlier, &RATES, seconds);
     }
-    sort(&mut subscriptions, arguments.sort);
+    sort(&mut subscriptions, order);
     subscriptions.truncate(usize::try_from(arguments.limit).unwrap_or(usize::MAX));
     let mut topics = list(now, "topics");
     let earlier = list(before, "topics");
@@ -124,6 +222,7 @@ fn sort(subscriptions: &mut [Value], sort: Sort) {
         Sort::Backlog => "backlogMessages",
         Sort::Oldest => "oldestUnackedSeconds",
         Sort::Rate => "deliveriesPerSecond",
+        Sort::Letters => "deadLettersWaiting",
         Sort::Name => return subscriptions.sort_by_key(|one| plain(&one["name"])),
     };
     let number = |one: &Value| one[field].as_f64().unwrap_or(-1.0);
@@ -131,53 +230,6 @@ fn sort(subscriptions: &mut [Value], sort: Sort) {
         let more = number(other).total_cmp(&number(one));
         more.then_with(|| plain(&one["name"]).cmp(&plain(&other["name"])))
     });
-}
-
-const HEADINGS: [&str; 11] = [
-    "SUBSCRIPTION",
-    "BACKLOG",
-    "BYTES",
-    "OLDEST S",
-    "LEASED",
-    "OUT/S",
-    "ACKED/S",
-    "FAILED/S",
-    "DEAD",
-    "DROPPED",
-    "BLOCKED S",
-];
-
-fn screen(view: &Value, is_live: bool) -> String {
-    let mut table = Table::new(&HEADINGS);
-    for one in view["subscriptions"].as_array().into_iter().flatten() {
-        let rate = |name: &str| one[name].as_f64().unwrap_or_default();
-        let failed = rate("nacksPerSecond") + rate("expiriesPerSecond");
-        table.line([
-            id(one),
-            plain(&one["backlogMessages"]),
-            plain(&one["backlogBytes"]),
-            plain(&one["oldestUnackedSeconds"]),
-            plain(&one["outstanding"]),
-            plain(&one["deliveriesPerSecond"]),
-            plain(&one["acksPerSecond"]),
-            format!("{failed:.1}"),
-            plain(&one["deadLetters"]),
-            plain(&one["dropped"]),
-            plain(&one["fifo"]["blockedSeconds"]),
-        ]);
-    }
-    let mut topics = Table::new(&["TOPIC", "PUBLISHED", "PUBLISHED/S"]);
-    for one in view["topics"].as_array().into_iter().flatten() {
-        topics.line([id(one), plain(&one["messages"]), plain(&one["messagesPerSecond"])]);
-    }
-    // Home, and everything below it wiped.
-    let clear = if is_live { "\x1b[H\x1b[J" } else { "" };
-    let tables = [table.text("no subscriptions"), topics.text("no topics")].join("\n");
-    format!("{clear}{}\n\n{tables}", plain(&view["time"]))
-}
-
-fn id(one: &Value) -> String {
-    plain(&one["name"]).rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -204,44 +256,66 @@ mod tests {
                  "oldestUnackedSeconds": 9.0},
                 {"name": "projects/p/subscriptions/b", "backlogMessages": backlog,
                  "deliveries": deliveries, "nacks": deliveries / 2, "deadLetters": 2,
-                 "fifo": {"blockedSeconds": 7}},
+                 "deadLettersWaiting": 2, "fifo": {"blockedSeconds": 7}},
             ],
             "topics": [{"name": "projects/p/topics/t", "messages": deliveries}],
         })
     }
 
+    fn viewed(words: &[&str], before: Value, now: Value, seconds: u64) -> Value {
+        let arguments = arguments(words);
+        let at = Moment::default();
+        let before = Looked { figures: before, at };
+        let now = Looked { figures: now, at: at.plus(Duration::from_secs(seconds)) };
+        view(&arguments, arguments.sort, &before, &now)
+    }
+
     fn names(view: &Value) -> Vec<String> {
-        view["subscriptions"].as_array().unwrap().iter().map(id).collect()
+        let of = |one: &Value| one["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        view["subscriptions"].as_array().unwrap().iter().map(of).collect()
     }
 
     #[test]
     fn rates_are_what_was_counted_in_between() {
-        let view = view(&arguments(&[]), &figures(10, 3), &figures(20, 4), 2.0);
+        let view = viewed(&[], figures(10, 3), figures(20, 4), 2);
         assert_eq!(names(&view), ["b", "a"], "the longest backlog first");
         let first = &view["subscriptions"][0];
         assert_eq!(first["deliveriesPerSecond"], json!(5.0));
         assert_eq!(first["nacksPerSecond"], json!(2.5));
         assert_eq!(view["topics"][0]["messagesPerSecond"], json!(5.0));
-        let restarted = super::view(&arguments(&[]), &figures(100, 3), &figures(20, 4), 2.0);
+        let restarted = viewed(&[], figures(100, 3), figures(20, 4), 2);
         assert_eq!(restarted["subscriptions"][0]["deliveriesPerSecond"], json!(10.0));
     }
 
     #[test]
     fn it_sorts_and_cuts_off_as_told() {
-        let sorted =
-            |words: &[&str]| names(&view(&arguments(words), &json!({}), &figures(9, 9), 1.0));
+        let sorted = |words: &[&str]| names(&viewed(words, json!({}), figures(9, 9), 1));
         assert_eq!(sorted(&["--sort", "oldest"]), ["a", "b"]);
         assert_eq!(sorted(&["--sort", "name"]), ["a", "b"]);
+        assert_eq!(sorted(&["--sort", "letters"]), ["b", "a"]);
         assert_eq!(sorted(&["--limit", "1"]), ["b"]);
     }
 
     #[test]
-    fn the_screen_is_wiped_only_when_live() {
-        let view = view(&arguments(&[]), &figures(1, 3), &figures(1, 4), 1.0);
-        let text = screen(&view, false);
-        assert!(text.starts_with("t\n\nSUBSCRIPTION"), "{text}");
-        let cells: Vec<&str> = text.lines().nth(3).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["b", "4", "-", "-", "-", "0.0", "0.0", "0.0", "2", "-", "7"]);
-        assert!(screen(&view, true).starts_with("\x1b[H"));
+    fn keys_choose_the_order() {
+        assert_eq!(Sort::Backlog.pressed('n'), Sort::Name);
+        assert_eq!(Sort::Backlog.pressed('x'), Sort::Backlog);
+        let mut seen = vec![Sort::Backlog];
+        while seen.len() < 6 {
+            seen.push(seen.last().unwrap().pressed('s'));
+        }
+        assert_eq!(seen[5], Sort::Backlog, "all of them in turn: {seen:?}");
+        assert_eq!(seen[1..5].iter().filter(|sort| **sort == Sort::Backlog).count(), 0);
+    }
+
+    #[test]
+    fn the_table_shows_every_subscription_and_topic() {
+        let view = viewed(&[], figures(1, 3), figures(1, 4), 1);
+        let shown = screen(&view, Room::default());
+        assert_eq!(shown[0], "t  2 dead letters waiting  1 stuck");
+        let cells: Vec<&str> = shown[3].split_whitespace().collect();
+        let expected = ["b", "4", "-", "-", "-", "0", "0", "0", "2", "2", "-", "7s", "-"];
+        assert_eq!(cells, expected);
+        assert!(shown.last().unwrap().starts_with("t "), "{shown:?}");
     }
 }

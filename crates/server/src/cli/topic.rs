@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use super::client::{At, Client, query};
 use super::names::{Name, path};
 use super::table::{Table, fact, plain};
-use super::values::{duration, object, pair, seconds};
-use super::{Failure, print, print_json};
+use super::values::{duration, object, pair, seconds, span};
+use super::{Failure, create, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   postrider topic create orders --project demo
   postrider topic create orders --retention 7d --label team=shop
+  postrider topic create orders --if-not-exists
   postrider topic list --json
   postrider topic describe projects/demo/topics/orders
   postrider topic update orders --retention none
@@ -25,12 +26,15 @@ pub(super) enum Command {
     /// Make a topic.
     Create(Create),
     /// List the topics of a project.
+    #[command(visible_alias = "ls")]
     List(List),
     /// Show a topic and who subscribes to it.
+    #[command(visible_alias = "show")]
     Describe(Named),
     /// Change a topic.
     Update(Update),
     /// Delete topics; their subscriptions stay, without a topic.
+    #[command(visible_alias = "rm")]
     Delete(Delete),
 }
 
@@ -44,6 +48,9 @@ pub(super) struct Create {
     /// A label; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
+    /// Where it is there already, leave it as it is and end well
+    #[arg(long)]
+    if_not_exists: bool,
     #[command(flatten)]
     at: At,
 }
@@ -90,7 +97,7 @@ pub(super) struct Delete {
 
 pub(super) fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Create(arguments) => create(arguments),
+        Command::Create(arguments) => make(arguments),
         Command::List(arguments) => list(arguments),
         Command::Describe(arguments) => describe(arguments),
         Command::Update(arguments) => update(arguments),
@@ -98,7 +105,7 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
     }
 }
 
-fn create(arguments: &Create) -> Result<(), Failure> {
+fn make(arguments: &Create) -> Result<(), Failure> {
     let name = arguments.at.topic(&arguments.name)?;
     let mut body = Map::new();
     if let Some(retention) = arguments.retention {
@@ -107,8 +114,11 @@ fn create(arguments: &Create) -> Result<(), Failure> {
     if !arguments.labels.is_empty() {
         body.insert("labels".to_owned(), object(&arguments.labels));
     }
-    let made = Client::new(&arguments.at)?.put(&name.path(), &Value::Object(body))?;
-    tell(&arguments.at, &made, "made", &name)
+    let client = Client::new(&arguments.at)?;
+    let created = create::create(&client, &name, &Value::Object(body), arguments.if_not_exists);
+    let created = created.map_err(|problem| create::failure(&client, problem))?;
+    let (answer, done) = created.told();
+    tell(&arguments.at, answer, done, &name)
 }
 
 /// The answer as it is, or what was done in words.
@@ -143,8 +153,8 @@ fn list(arguments: &List) -> Result<(), Failure> {
 fn table(topics: &[Value]) -> String {
     let mut table = Table::new(&["TOPIC", "RETENTION", "LABELS"]);
     for topic in topics {
-        let fields = ["name", "messageRetentionDuration", "labels"];
-        table.line(fields.map(|field| plain(&topic[field])));
+        let retention = span(&plain(&topic["messageRetentionDuration"]));
+        table.line([plain(&topic["name"]), retention, plain(&topic["labels"])]);
     }
     table.text("no topics")
 }
@@ -176,7 +186,9 @@ fn description(topic: &Value, subscriptions: &[Value]) -> String {
         ("Labels", "labels"),
     ] {
         if let Some(value) = topic.get(field) {
-            fact(&mut text, what, &plain(value));
+            let shown = plain(value);
+            let shown = if what == "Retention" { span(&shown) } else { shown };
+            fact(&mut text, what, &shown);
         }
     }
     for subscription in subscriptions {
@@ -266,7 +278,7 @@ mod tests {
         let text = table(&topics);
         let lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["projects/p/topics/a", "600s", "-"]);
+        assert_eq!(lines[1], ["projects/p/topics/a", "10m", "-"]);
         assert_eq!(lines[2], ["projects/p/topics/b", "-", "team=shop"]);
         assert_eq!(table(&[]), "no topics\n");
         let described = description(&topics[1], &[json!("projects/p/subscriptions/s")]);

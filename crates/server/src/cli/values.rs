@@ -25,6 +25,23 @@ pub(super) fn seconds(duration: Duration) -> String {
     }
 }
 
+/// A duration of Google's JSON as people write it: `604800s` is `7d`, `5400s` is `1h 30m`. What is
+/// none stays as it is.
+pub(super) fn span(text: &str) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let Some(mut left) = text.strip_suffix('s').and_then(|text| text.parse::<u64>().ok()) else {
+        return text.to_owned();
+    };
+    let mut parts: Vec<String> = Vec::new();
+    for (seconds, unit) in UNITS {
+        if left >= seconds {
+            parts.push(format!("{}{unit}", left / seconds));
+            left %= seconds;
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+}
+
 /// Reads `key=value`; the value may be empty and may hold further `=`.
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -68,6 +85,21 @@ mod tests {
         assert_eq!(duration("7d").map(seconds), Ok("604800s".to_owned()));
         assert_eq!(duration("250ms").map(seconds), Ok("0.250s".to_owned()));
         assert!(duration("soon").is_err());
+    }
+
+    #[test]
+    fn spans_are_shown_in_the_units_of_people() {
+        for (text, shown) in [
+            ("604800s", "7d"),
+            ("5400s", "1h 30m"),
+            ("90s", "1m 30s"),
+            ("60s", "1m"),
+            ("0s", "0s"),
+            ("0.250s", "0.250s"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(span(text), shown);
+        }
     }
 
     #[test]

@@ -119,6 +119,60 @@ fn what_is_wrong_with_the_file_is_said_at_the_start() {
     assert!(text(&output.stderr).contains("missing.toml"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_reads_from_must_exist_or_is_made() {
+    let folder = TempDir::new().unwrap();
+    let (_server, address) = Running::server(folder.path());
+    let server = address.to_string();
+    let fake = Fake::start().await.unwrap();
+    let source = pull_source(&server);
+    let path = config(folder.path(), &source, "");
+    let path = path.to_string_lossy();
+    let ended = |more: &[&str]| {
+        let mut command = postrider(&[&["materialize", "--config", &*path], more].concat());
+        command.env("FIRESTORE_EMULATOR_HOST", fake.address()).output().unwrap()
+    };
+    let missing = ended(&[]);
+    assert_eq!(missing.status.code(), Some(3));
+    assert!(text(&missing.stderr).contains("--create"), "{}", text(&missing.stderr));
+    let unnamed = ended(&["--create"]);
+    assert_eq!(unnamed.status.code(), Some(2));
+    assert!(text(&unnamed.stderr).contains("source.topic"), "{}", text(&unnamed.stderr));
+
+    let topic = crate::traffic::TOPIC;
+    config(folder.path(), &format!("{source}\ntopic = \"{topic}\""), "");
+    let mut command = postrider(&["materialize", "--config", &path, "--create"]);
+    command.env("FIRESTORE_EMULATOR_HOST", fake.address());
+    let mut running = Running::start(command);
+    let described = || run(&["subscription", "describe", SUBSCRIPTION, "--server", &server]);
+    while !described().status.success() {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(text(&described().stdout).contains("materialize.dlq"), "poison has a place to go");
+    publish(&address, &event("api", "2026-11-15T12:00:00Z", "up"));
+    let line: Json = serde_json::from_str(&running.lines().next().unwrap().unwrap()).unwrap();
+    assert_eq!(line["outcome"], json!("applied"));
+    assert_eq!(running.stop(), Some(0));
+    let again = run(&["subscription", "list", "--project", "p", "--server", &server]);
+    assert!(text(&again.stdout).contains("materialize.dlq"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_way_to_firestore_it_ends_at_once_and_says_what_to_name() {
+    let folder = TempDir::new().unwrap();
+    let path = config(folder.path(), &push_source(), "");
+    let mut command = postrider(&["materialize", "--config", &path.to_string_lossy()]);
+    // Nobody answers there, as on any machine that is not Google's.
+    command.env("GCE_METADATA_HOST", "127.0.0.1:1");
+    command.env_remove("GOOGLE_APPLICATION_CREDENTIALS");
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for name in ["127.0.0.1:1", "FIRESTORE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"] {
+        assert!(said.contains(name), "{said}");
+    }
+}
+
 /// A consumer that is pushed to, and where.
 struct Pushed {
     child: Child,

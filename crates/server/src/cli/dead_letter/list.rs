@@ -8,7 +8,7 @@ use crate::cli::client::{At, Client, Ours, encode};
 use crate::cli::messages::{data, shown};
 use crate::cli::names::{Name, path};
 use crate::cli::table::{Table, fact, plain, quoted};
-use crate::cli::{Failure, print, print_json};
+use crate::cli::{Failure, print, print_data, print_json};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct List {
@@ -33,6 +33,12 @@ pub(in crate::cli) struct Show {
     id: String,
     #[command(flatten)]
     of: Of,
+    /// Print the data alone, all of it
+    #[arg(long, conflicts_with = "json")]
+    data: bool,
+    /// With --data: print it as it is on a terminal too, though it may steer the terminal
+    #[arg(long, requires = "data")]
+    raw: bool,
     #[command(flatten)]
     at: At,
 }
@@ -99,6 +105,9 @@ pub(super) fn show(arguments: &Show) -> Result<(), Failure> {
     let letter = client.get_ours(WHAT, Ours::Item, &path)?;
     if arguments.at.json {
         return print_json(&letter);
+    }
+    if arguments.data {
+        return print_data(&data(&letter["message"]), arguments.raw);
     }
     print(&describe(&letter))
 }

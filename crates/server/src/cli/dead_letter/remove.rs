@@ -23,6 +23,10 @@ pub(in crate::cli) struct Delete {
     /// All of them
     #[arg(long)]
     all: bool,
+    /// Letters nobody has dealt with, as list shows them, those that were replayed, or both
+    #[arg(long, default_value = "waiting", value_parser = ["waiting", "replayed", "all"],
+          conflicts_with = "ids")]
+    state: String,
     /// How many there are, as a confirmation; without it you are asked
     #[arg(long, value_name = "NUMBER", conflicts_with = "yes")]
     confirm: Option<u64>,
@@ -42,7 +46,7 @@ pub(super) fn delete(arguments: &Delete) -> Result<(), Failure> {
         Some(count) => count,
         None => {
             let count = if arguments.ids.is_empty() {
-                letters(&client, &name, &arguments.which, "all", LIST_MAX)?.len()
+                letters(&client, &name, &arguments.which, &arguments.state, LIST_MAX)?.len()
             } else {
                 arguments.ids.len()
             };
@@ -53,6 +57,9 @@ pub(super) fn delete(arguments: &Delete) -> Result<(), Failure> {
         }
     };
     body.insert("confirm".to_owned(), count.into());
+    // Who names letters one by one has seen them, in whatever state they are.
+    let state = if arguments.ids.is_empty() { arguments.state.as_str() } else { "all" };
+    body.insert("state".to_owned(), state.into());
     let asked = format!("{}/deadLetters:delete", name.path());
     let answer = client.post_ours(WHAT, Ours::Of(&name), &asked, &Value::Object(body))?;
     if at.json {

@@ -53,6 +53,8 @@ pub(super) struct PullSource {
     pub(super) server: String,
     /// The full name.
     pub(super) subscription: String,
+    /// The full name of the topic it reads: only `--create` asks for it.
+    pub(super) topic: Option<String>,
     /// Messages on lease, at most.
     outstanding: Option<usize>,
     /// Messages handled at the same time, at most.

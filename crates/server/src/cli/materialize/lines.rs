@@ -1,12 +1,13 @@
 //! What is shown while it runs: a line for each message, and on a terminal how far it is.
 
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use consumer::Metrics;
-use consumer::log::{ErrorsTo, Lines, Stdout};
+use consumer::log::{ErrorsTo, Lines, Stdout, Written};
+
+use crate::cli::output::{StatusLine, harmless_lines, is_terminal};
 
 /// How often the progress line is written anew.
 const EVERY: Duration = Duration::from_secs(1);
@@ -24,17 +25,21 @@ pub(super) enum Which {
 
 /// Lines on standard output.
 pub(super) fn lines(which: Option<Which>) -> Arc<dyn Lines> {
-    let usual = if std::io::stdout().is_terminal() { Which::Errors } else { Which::All };
-    match which.unwrap_or(usual) {
-        Which::All => Arc::new(Stdout::default()),
-        Which::Errors => Arc::new(ErrorsTo(Stdout::default())),
+    let is_seen = is_terminal();
+    let usual = if is_seen { Which::Errors } else { Which::All };
+    match (which.unwrap_or(usual), is_seen) {
+        (Which::All, false) => Arc::new(Stdout::default()),
+        (Which::Errors, false) => Arc::new(ErrorsTo(Stdout::default())),
+        (Which::All, true) => Arc::new(Written::new(harmless_lines())),
+        (Which::Errors, true) => Arc::new(ErrorsTo(Written::new(harmless_lines()))),
     }
 }
 
 /// Writes how far it is on standard error, each second, for ever; nothing unless that is a
 /// terminal.
 pub(super) async fn show_progress(metrics: &Metrics) {
-    if !std::io::stderr().is_terminal() {
+    let status = StatusLine::new();
+    if !status.is_shown() {
         return std::future::pending().await;
     }
     let mut before = 0;
@@ -42,9 +47,7 @@ pub(super) async fn show_progress(metrics: &Metrics) {
         tokio::time::sleep(EVERY).await;
         let counts = OUTCOMES.map(|outcome| count(metrics, outcome));
         let all = counts.iter().sum::<u64>();
-        let mut out = std::io::stderr().lock();
-        // A line that cannot be shown harms nothing.
-        drop(write!(out, "\r\x1b[2K{}", line(counts, all - before)).and_then(|()| out.flush()));
+        status.show(&line(counts, all - before));
         before = all;
     }
 }

@@ -9,15 +9,16 @@ use axum::routing::get;
 use consumer::firestore::{Client, Figures, FirestoreEffects, Retry, Visibility};
 use consumer::google::Credentials;
 use consumer::materialize::Materializer;
-use consumer::{Connection, Consumer, Known, Metrics, pull, push};
+use consumer::{Connection, Consumer, Known, Metrics, StartError, pull, push};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use tokio::sync::watch;
+use tonic::Code;
 
 use super::config::{Config, PullSource, PushSource, Source};
 use super::lines::{Which, lines, show_progress};
 use crate::cli::serve::Signals;
-use crate::cli::{Failure, note};
+use crate::cli::{Failure, note, warn};
 use crate::config::{Format, Level, Log};
 use crate::logging;
 
@@ -30,6 +31,7 @@ const OBSERVERS_GRACE: Duration = Duration::from_secs(1);
 
 /// What was made of the file.
 struct Ready {
+    client: Client,
     effects: FirestoreEffects,
     visibility: Option<Visibility>,
     figures: Arc<Figures>,
@@ -60,17 +62,17 @@ async fn materialize(config: Config, which: Option<Which>) -> Result<(), Failure
     let client = Client::new(&config.firestore).map_err(Failure::usage)?;
     let visibility = config.visibility.as_ref();
     let visibility = visibility.map(|collection| Visibility::new(client.clone(), collection));
-    let effects = FirestoreEffects::new(client, Retry::default());
+    let effects = FirestoreEffects::new(client.clone(), Retry::default());
     let figures = effects.figures();
     let (stop, stopped) = watch::channel(false);
     let work = async {
         match config.source.clone() {
             Source::Pull(source) => {
-                let ready = Ready { effects, visibility, figures, config, which };
+                let ready = Ready { client, effects, visibility, figures, config, which };
                 pulling(ready, &source, &stopped).await
             }
             Source::Push(source) => {
-                let ready = Ready { effects, visibility, figures, config, which };
+                let ready = Ready { client, effects, visibility, figures, config, which };
                 pushing(ready, &source, &stopped).await
             }
         }
@@ -103,7 +105,9 @@ async fn pulling(
         connection = connection.with_tokens(Arc::new(credentials.map_err(Failure::usage)?));
     }
     let options = source.options().map_err(Failure::usage)?;
-    let known = connection.ask(&source.subscription).await.map_err(Failure::failed)?;
+    let known = connection.ask(&source.subscription).await;
+    let known = known.map_err(|error| cannot_ask(source, error))?;
+    check_access(&ready.client).await?;
     let observe = ready.config.observe.clone();
     let (consumer, figures) = ready.consumer(known)?;
     let metrics = Arc::clone(consumer.metrics());
@@ -123,6 +127,7 @@ async fn pushing(
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let options = source.options().map_err(Failure::usage)?;
+    check_access(&ready.client).await?;
     let known = Known {
         subscription: source.subscription.clone(),
         has_dead_letter_policy: source.dead_letter_policy,
@@ -145,6 +150,40 @@ async fn pushing(
         () = work => Ok(()),
         () = show_progress(&metrics) => Ok(()),
         () = observed => Ok(()),
+    }
+}
+
+fn cannot_ask(source: &PullSource, error: StartError) -> Failure {
+    match &error {
+        StartError::Ask { status, .. } if status.code() == Code::NotFound => {
+            Failure::not_found(format!(
+                "{} does not exist at {}: make it and its topic first, or let --create make them",
+                source.subscription,
+                source.address()
+            ))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+/// Nobody shall wait for messages that can never be written.
+async fn check_access(client: &Client) -> Result<(), Failure> {
+    if client.is_of_machine() {
+        note("neither an emulator nor a key file is named: asking the metadata server of Google's");
+    }
+    match client.check_access().await {
+        Ok(()) => Ok(()),
+        Err(error) if client.is_of_machine() || error.is_lasting() => {
+            Err(Failure::failed(format!(
+                "no access to Firestore: {error}; name an emulator (FIRESTORE_EMULATOR_HOST or \
+                 firestore.emulator), or a service account's key file \
+                 (GOOGLE_APPLICATION_CREDENTIALS or firestore.key_file)"
+            )))
+        }
+        Err(error) => {
+            warn(&format!("no access to Firestore yet, trying again with each message: {error}"));
+            Ok(())
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! `postrider subscription describe`.
 
+use domain::Timestamp;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::cli::client::{At, Client, Problem};
 use crate::cli::table::{fact, plain};
+use crate::cli::values::{rfc3339, span};
 use crate::cli::{Failure, print, print_json};
 
 pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
@@ -23,15 +25,18 @@ pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
     print(&describe(&subscription, &cursor))
 }
 
+/// The unit of what is a duration in Google's JSON.
+const SPAN: &str = "span";
+
 /// What is shown of a subscription: its heading, where the answer holds it, and its unit.
 const SHOWN: [(&str, &str, &str); 32] = [
     ("Subscription", "/name", ""),
     ("Topic", "/topic", ""),
     ("Detached", "/detached", ""),
     ("Ack deadline", "/ackDeadlineSeconds", "s"),
-    ("Retention", "/messageRetentionDuration", ""),
+    ("Retention", "/messageRetentionDuration", SPAN),
     ("Keeps acked", "/retainAckedMessages", ""),
-    ("Expires after", "/expirationPolicy/ttl", ""),
+    ("Expires after", "/expirationPolicy/ttl", SPAN),
     ("Filter", "/filter", ""),
     ("Exactly once", "/enableExactlyOnceDelivery", ""),
     ("Ordering keys", "/enableMessageOrdering", ""),
@@ -39,8 +44,8 @@ const SHOWN: [(&str, &str, &str); 32] = [
     ("Lanes by", "/postrider/laneBy", ""),
     ("Poison", "/postrider/poison", ""),
     ("Paused", "/postrider/paused", ""),
-    ("Backoff from", "/retryPolicy/minimumBackoff", ""),
-    ("Backoff up to", "/retryPolicy/maximumBackoff", ""),
+    ("Backoff from", "/retryPolicy/minimumBackoff", SPAN),
+    ("Backoff up to", "/retryPolicy/maximumBackoff", SPAN),
     ("Dead letters to", "/deadLetterPolicy/deadLetterTopic", ""),
     ("Dead after", "/deadLetterPolicy/maxDeliveryAttempts", " attempts"),
     ("Max attempts", "/postrider/maxAttempts", ""),
@@ -66,17 +71,20 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
             // An object without fields is a setting that is on and has nothing more to say.
             let is_on = value.as_object().is_some_and(serde_json::Map::is_empty);
             let shown = if is_on { "yes".to_owned() } else { plain(value) };
-            fact(&mut text, what, &format!("{shown}{unit}"));
+            let shown = if unit == SPAN { span(&shown) } else { format!("{shown}{unit}") };
+            fact(&mut text, what, &shown);
         }
     }
     for (what, field, meaning) in [
         ("Cursor", "offset", " (all up to this offset is acked)"),
         ("Acked above", "ackedAbove", ""),
-        ("Saved at", "updated_at", " (Unix seconds)"),
     ] {
         if let Some(value) = cursor.get(field) {
             fact(&mut text, what, &format!("{}{meaning}", plain(value)));
         }
+    }
+    if let Some(seconds) = cursor.get("updated_at").and_then(Value::as_u64) {
+        fact(&mut text, "Saved at", &rfc3339(Timestamp(seconds.saturating_mul(1_000_000))));
     }
     let warnings = subscription.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten() {
@@ -95,13 +103,14 @@ mod tests {
             "name": "projects/p/subscriptions/billing",
             "labels": {"team": "shop"},
             "filter": "attributes:kind",
+            "expirationPolicy": {"ttl": "2678400s"},
             "deadLetterPolicy": {
                 "deadLetterTopic": "projects/p/topics/dead", "maxDeliveryAttempts": 5,
             },
             "postrider": {"start": {"offset": "7"}, "fifo": true},
             "warnings": ["first", "second"],
         });
-        let cursor = json!({"offset": 6, "updated_at": 1, "ackedAbove": 2});
+        let cursor = json!({"offset": 6, "updated_at": 60, "ackedAbove": 2});
         let text = describe(&subscription, &cursor);
         for line in [
             "Subscription     projects/p/subscriptions/billing\n",
@@ -111,6 +120,8 @@ mod tests {
             "Dead after       5 attempts\n",
             "Labels           team=shop\n",
             "Start            offset=7\n",
+            "Saved at         1970-01-01T00:01:00Z\n",
+            "Expires after    31d\n",
             "Cursor           6 (all up to this offset is acked)\n",
             "Warning          first\nWarning          second\n",
         ] {

@@ -146,7 +146,7 @@ mod tests {
         let retention = Some(Duration::from_secs(600));
         let is = Topic { message_retention: retention, ..declared.clone() };
         assert_eq!(of_topic(&declared, &declared), []);
-        let told = of_topic(&declared, &is)[0].to_string();
-        assert_eq!(told, "message_retention is 10m, declared none");
+        let told: Vec<String> = of_topic(&declared, &is).iter().map(Drift::to_string).collect();
+        assert_eq!(told, ["message_retention is 10m, declared none"]);
     }
 }

@@ -7,9 +7,9 @@ use domain::Timestamp;
 pub struct AuditAct {
     /// When it was done.
     pub at: Timestamp,
-    /// On which subscription or topic.
+    /// On which subscription or topic, or on what else of the server.
     pub resource: String,
-    /// `release` or `skip`, `replay dead letters` or `delete dead letters`.
+    /// `release` or `skip`, `replay dead letters` or `delete dead letters`, `confirm clock`.
     pub act: &'static str,
     /// The key of the lane, for acts on one; empty = the one lane of a FIFO subscription.
     pub key: Option<String>,

@@ -22,7 +22,7 @@ use crate::definition::Unreadable;
 use crate::desk::{Replays, clerk};
 use crate::error::{Error, Resource, Result};
 use crate::live::{self, Live};
-use crate::maintenance::{checkpointer, expirer};
+use crate::maintenance::{checkpointer, clock_watcher, expirer};
 use crate::options::Options;
 use crate::push::scheduler::Scheduler;
 use crate::runtime::Runtime;
@@ -92,6 +92,9 @@ impl Broker {
             alerts: Alerts::default(),
             chores: parking_lot::Mutex::default(),
         });
+        if let Some(mark) = broker.engine.progress.clock_mark().await? {
+            broker.runtime.guard.resume(&*broker.runtime.clock, &mark);
+        }
         broker.load().await?;
         broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
@@ -115,6 +118,7 @@ impl Broker {
             spawn::named("dead letters", dead_letter::run(Arc::clone(self))),
             spawn::named("delivery log", lines),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
+            spawn::named("clock watcher", clock_watcher::run(Arc::clone(self))),
             spawn::named("live expirer", live::expire(Arc::clone(&self.live))),
             spawn::named("dead letter clerk", clerk::run(Arc::clone(self))),
         ]);

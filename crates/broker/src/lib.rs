@@ -18,6 +18,7 @@ mod desk;
 mod error;
 mod expiries;
 mod figures;
+mod guard;
 mod index;
 mod live;
 mod maintenance;
@@ -56,6 +57,7 @@ pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage, LiveOptions,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
 };
+pub use maintenance::clock_watcher::ClockStatus;
 pub use options::Options;
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::options::{PushOptions, RetryDefault, Success};

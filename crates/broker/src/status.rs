@@ -39,7 +39,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
-    /// `dead_letters_stuck`.
+    /// `clock_jumped`, `dead_letters_stuck`.
     pub code: &'static str,
     /// The subscription or topic it is about; `None` = the whole server.
     pub resource: Option<String>,
@@ -109,7 +109,21 @@ impl Broker {
             remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
                      their lanes, or seek past them",
         });
-        full.into_iter().chain(damaged).collect()
+        full.into_iter().chain(damaged).chain(self.clock_jumped()).collect()
+    }
+
+    fn clock_jumped(&self) -> Option<Degraded> {
+        let jump = self.clock().clock.suspended?;
+        Some(Degraded {
+            code: "clock_jumped",
+            resource: None,
+            problem: format!(
+                "the clock is {} s ahead of the time that passed",
+                jump.ahead.as_secs()
+            ),
+            remedy: "no message is too old and nothing expires until the time is confirmed: set \
+                     the clock right, or run `postrider clock confirm` if it is right",
+        })
     }
 
     /// What is worth putting right about the subscriptions and topics of `project`; of all with

@@ -80,6 +80,8 @@ struct State {
     oldest: Option<Oldest>,
     /// What blocks it, where all messages go in order.
     blocked: Option<Blocked>,
+    /// What was acked before it was told to keep acked messages.
+    gone: Option<Arc<Progress>>,
     /// How often it was sent elsewhere (seek) since the start.
     seeks: u64,
     is_deleted: bool,
@@ -110,6 +112,8 @@ pub(crate) struct Definition {
     pub(crate) version: u64,
     /// The first offset it was ever to deliver.
     pub(crate) first: Offset,
+    /// What was acked before it was told to keep acked messages.
+    pub(crate) gone: Option<Arc<Progress>>,
     /// When it was last used.
     pub(crate) used_at: Timestamp,
 }
@@ -121,7 +125,7 @@ impl Subscription {
         delivery: Delivery,
         runtime: Arc<Runtime>,
     ) -> Self {
-        let Definition { id, settings, version, first, used_at } = definition;
+        let Definition { id, settings, version, first, gone, used_at } = definition;
         let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
         let name = settings.name.clone();
         let blocked = Blocked::resumed(&settings, delivery.progress(), runtime.now());
@@ -142,6 +146,7 @@ impl Subscription {
             counts: Counts::default(),
             oldest: None,
             blocked,
+            gone,
             seeks: 0,
             is_deleted: false,
         };
@@ -207,10 +212,21 @@ impl Subscription {
         self.state.lock().dead_letters.dropped
     }
 
-    /// Takes changed settings, which the catalogue has.
+    /// What will be gone of its acked messages once `settings` are in force.
+    pub(crate) fn gone_with(&self, settings: &domain::Subscription) -> Option<Arc<Progress>> {
+        let state = self.state.lock();
+        match (state.settings.retain_acked_messages, settings.retain_acked_messages) {
+            (_, false) => None,
+            (true, true) => state.gone.clone(),
+            (false, true) => Some(Arc::new(state.delivery.progress().without_attempts())),
+        }
+    }
+
+    /// Takes changed settings, which the catalogue has, and what is gone with them.
     pub(crate) fn set_settings(
         self: &Arc<Self>,
         settings: Arc<domain::Subscription>,
+        gone: Option<Arc<Progress>>,
         version: u64,
     ) {
         let now = self.runtime.now();
@@ -223,16 +239,23 @@ impl Subscription {
             state.dead_letters.forget_error();
         }
         state.settings = settings;
+        state.gone = gone;
         state.version = version;
         drop(self.finish(&mut state, effects, Urgency::Ride));
         state.waiters.wake_all();
     }
 
-    /// Goes on from `progress` instead; durable when the receipt says so. Every ack id given out
-    /// so far is void.
-    pub(crate) fn seek(self: &Arc<Self>, progress: Progress) -> Result<Receipt> {
+    /// Goes on from where `sought` says instead, which is told the progress so far, whether acked
+    /// messages are kept, and which of them are gone all the same. Durable when the receipt says
+    /// so. Every ack id given out so far is void.
+    pub(crate) fn seek(
+        self: &Arc<Self>,
+        sought: impl FnOnce(&Progress, bool, Option<&Progress>) -> Progress,
+    ) -> Result<Receipt> {
         self.touch(self.runtime.clock.wall());
         let mut state = self.lock_attached()?;
+        let retains = state.settings.retain_acked_messages;
+        let progress = sought(state.delivery.progress(), retains, state.gone.as_deref());
         Ok(self.replace_progress(&mut state, progress))
     }
 

@@ -68,8 +68,11 @@ impl Audit for AuditFile {
     fn record(&self, act: &AuditAct) {
         AuditLog.record(act);
         let micros = i64::try_from(act.at.0).unwrap_or(i64::MAX);
-        let is_topic = act.resource.contains("/topics/");
-        let resource = if is_topic { "topic" } else { "subscription" };
+        let resource = match act.resource.split('/').nth(2) {
+            Some("topics") => "topic",
+            Some("subscriptions") => "subscription",
+            _ => "resource",
+        };
         let known = [
             ("at", Some(json!(protobuf::Timestamp::from_unix_micros(micros)))),
             (resource, Some(json!(act.resource))),
@@ -151,6 +154,16 @@ mod tests {
             "details": "3 deleted",
         });
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn an_act_on_the_server_names_what_it_was_on() {
+        let folder = TempDir::new().unwrap();
+        let resource = "clock".to_owned();
+        AuditFile::new(folder.path()).record(&AuditAct { resource, ..act("") });
+        let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["resource"], "clock");
     }
 
     #[test]

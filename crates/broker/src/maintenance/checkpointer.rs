@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Moment;
+use domain::{Moment, Progress, SubscriptionId};
 use futures::FutureExt;
 use storage::{Checkpoint, Commit};
 
 use super::keeper::Keeper;
 use crate::broker::Broker;
+use crate::desk::Desk;
 use crate::error::Result;
-use crate::subscription::Cursor;
+use crate::runtime::Runtime;
+use crate::subscription::{Cursor, Subscription};
 
 /// Retention passes by itself; this often somebody looks whether it freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
@@ -90,7 +92,7 @@ async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
     checkpoint(broker).await?;
     if trims {
         let log = Arc::clone(&broker.runtime.log);
-        let keeper = Keeper::prepare(&*log, broker.all_topics(), broker.runtime.clock.wall());
+        let keeper = Keeper::prepare(&*log, broker.all_topics(), broker.runtime.retention_now());
         let trimmed = log.trim(Arc::new(keeper.await?)).await?;
         tracing::debug!(?trimmed, "log trimmed");
     }
@@ -102,35 +104,63 @@ async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
 async fn checkpoint(broker: &Broker) -> Result<()> {
     let runtime = &broker.runtime;
     let position = runtime.log.position();
-    let (subscriptions, forgotten) = runtime.changed.take();
-    let mut captured = Vec::with_capacity(subscriptions.len());
-    let mut progress = Vec::with_capacity(subscriptions.len());
-    for subscription in subscriptions {
-        if let Some(state) = subscription.capture() {
-            let cursor = Cursor::of(&state, runtime.clock.wall());
-            progress.push((subscription.id(), state));
-            captured.push((subscription, cursor));
+    let mut taken = Taken::take(runtime);
+    let clock = Some(runtime.guard.mark(&*runtime.clock));
+    let (progress, forgotten) = (taken.progress(), taken.forgotten.clone());
+    save(broker, Checkpoint { position, progress, forgotten, clock }).await?;
+    taken.mark_saved();
+    Ok(())
+}
+
+/// What one checkpoint is to save. Unless it is saved it is put back where it was, also when the
+/// checkpoint is broken off half way: the next one moves the position past its frames.
+struct Taken<'a> {
+    runtime: &'a Runtime,
+    subscriptions: Vec<(Arc<Subscription>, Progress)>,
+    desks: Vec<(Arc<Desk>, Vec<(SubscriptionId, Progress)>)>,
+    forgotten: Vec<SubscriptionId>,
+    is_saved: bool,
+}
+
+impl<'a> Taken<'a> {
+    fn take(runtime: &'a Runtime) -> Self {
+        let (subscriptions, forgotten) = runtime.changed.take();
+        let captured = subscriptions.into_iter().filter_map(|subscription| {
+            let state = subscription.capture()?;
+            Some((subscription, state))
+        });
+        let subscriptions = captured.collect();
+        let desks = runtime.changed.take_desks().into_iter();
+        let desks = desks.map(|desk| (Arc::clone(&desk), desk.capture())).collect();
+        Self { runtime, subscriptions, desks, forgotten, is_saved: false }
+    }
+
+    fn progress(&self) -> Vec<(SubscriptionId, Progress)> {
+        let states = self.subscriptions.iter().map(|(one, state)| (one.id(), state.clone()));
+        states.chain(self.desks.iter().flat_map(|(_, marks)| marks.iter().cloned())).collect()
+    }
+
+    fn mark_saved(&mut self) {
+        self.is_saved = true;
+        let now = self.runtime.clock.wall();
+        for (subscription, state) in &self.subscriptions {
+            subscription.mark_saved(Cursor::of(state, now));
         }
     }
-    let desks = runtime.changed.take_desks();
-    let marked: Vec<_> = desks.into_iter().map(|desk| (desk.capture(), desk)).collect();
-    let marks = marked.iter().flat_map(|(marks, _)| marks);
-    progress.extend(marks.map(|(id, marks)| (*id, marks.clone())));
-    let checkpoint = Checkpoint { position, progress, forgotten: forgotten.clone() };
-    let saved = save(broker, checkpoint).await;
-    for (subscription, cursor) in captured {
-        match saved {
-            Ok(()) => subscription.mark_saved(cursor),
-            Err(_) => subscription.mark_changed(),
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.is_saved {
+            return;
         }
-    }
-    if saved.is_err() {
-        for (marks, desk) in marked {
-            desk.mark_changed(&runtime.changed, marks.into_iter().map(|(id, _)| id));
+        let changed = &self.runtime.changed;
+        self.subscriptions.iter().for_each(|(subscription, _)| subscription.mark_changed());
+        for (desk, marks) in &self.desks {
+            desk.mark_changed(changed, marks.iter().map(|(id, _)| *id));
         }
-        forgotten.into_iter().for_each(|id| runtime.changed.forget(id));
+        self.forgotten.drain(..).for_each(|id| changed.forget(id));
     }
-    saved
 }
 
 async fn save(broker: &Broker, checkpoint: Checkpoint) -> Result<()> {

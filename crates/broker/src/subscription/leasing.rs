@@ -117,7 +117,9 @@ impl Subscription {
             records_max: fair_share(state, end, ask.records_max),
             bytes_max: ask.bytes_max,
             ack_deadline: ask.ack_deadline.unwrap_or(settings.ack_deadline),
-            retained_since: self.topic.leasable_since(now.wall, settings.message_retention),
+            retained_since: self
+                .topic
+                .leasable_since(self.runtime.retention_at(now), settings.message_retention),
             indexed_max,
             prefers_fresh: ask.prefers_fresh,
         };

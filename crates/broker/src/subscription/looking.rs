@@ -24,7 +24,7 @@ impl Subscription {
     pub(crate) fn view_records(&self, records: &[Record]) -> Vec<Option<RecordView>> {
         let now = self.runtime.now();
         let own = self.settings().message_retention;
-        let since = self.topic.leasable_since(now.wall, own);
+        let since = self.topic.leasable_since(self.runtime.retention_at(now), own);
         let mut views = Vec::with_capacity(records.len());
         for some in records.chunks(LOOKED_UP_AT_ONCE) {
             let state = self.state.lock();

@@ -89,8 +89,9 @@ async fn a_pull_waits_for_a_message_and_no_longer_than_asked() {
 async fn a_subscription_starts_where_it_was_told() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;
-    // Somebody needs the records, so that they are kept.
-    fixture.subscription(&topic, "keeper").await;
+    let kept = Some(Some(Duration::from_secs(600)));
+    let change = domain::topic::Change { message_retention: kept, ..Default::default() };
+    fixture.broker.update_topic(&topic, change).await.unwrap();
     let ids = fixture.publish(&topic, &["a", "b"]).await;
     fixture.clock.advance(Duration::from_secs(1));
     let time = broker::Clock::wall(&*fixture.clock);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod alerts;
+mod clocks;
 mod dead_letters;
 mod delivery;
 mod desk;
@@ -13,6 +14,7 @@ mod figures;
 mod fixture;
 mod lanes;
 mod live;
+mod marks;
 mod pausing;
 mod peeking;
 mod push_checker;

@@ -25,7 +25,11 @@ pub(crate) struct SpyLog {
     pub(crate) is_full: AtomicBool,
     /// Everything is refused.
     pub(crate) is_broken: AtomicBool,
+    /// What happens between a commit and its caller's next step.
+    between: Mutex<Option<Between>>,
 }
+
+type Between = (Box<dyn Fn(&Commit) -> bool + Send>, Box<dyn FnOnce(&SpyLog) + Send>);
 
 /// Tells the latest listener, that of the broker opened last.
 #[derive(Default)]
@@ -70,12 +74,32 @@ impl SpyLog {
             is_far: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            between: Mutex::default(),
         })
+    }
+
+    /// Has `between` run as soon as a commit that `is_meant` is queued, before its caller goes on.
+    pub(crate) fn after_commit(
+        &self,
+        is_meant: impl Fn(&Commit) -> bool + Send + 'static,
+        between: impl FnOnce(&Self) + Send + 'static,
+    ) {
+        *self.between.lock() = Some((Box::new(is_meant), Box::new(between)));
+    }
+
+    fn take_between(&self, commit: &Commit) -> Option<Box<dyn FnOnce(&Self) + Send>> {
+        let mut between = self.between.lock();
+        between.take_if(|(is_meant, _)| is_meant(commit)).map(|(_, between)| between)
     }
 
     /// The commits since the last call.
     pub(crate) fn take_commits(&self) -> Vec<Commit> {
         std::mem::take(&mut self.commits.lock())
+    }
+
+    /// How far the log is durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.inner.position().0
     }
 
     /// How often the disk was read.
@@ -107,7 +131,11 @@ impl MessageLog for SpyLog {
         if let Some(error) = self.refusal(&commit) {
             return Receipt::ready(Err(error));
         }
+        let between = self.take_between(&commit);
         let receipt = self.inner.commit(commit.clone());
+        if let Some(between) = between {
+            between(self);
+        }
         // Only now: what is known here has its place in the log's queue.
         self.commits.lock().push(commit);
         receipt

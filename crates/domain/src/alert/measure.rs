@@ -14,7 +14,7 @@ const LETTERS_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Shares are counted in millionths.
 const MILLION: u32 = 1_000_000;
 
-/// The figures of one subscription at one time.
+/// The figures of one subscription at one time, or of the server itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Dead letters that came from it and that nobody has dealt with.
@@ -29,6 +29,8 @@ pub struct Sample {
     pub backlog_messages: u64,
     /// How long its lane has been blocked, if it is FIFO and blocked.
     pub fifo_blocked_for: Option<Duration>,
+    /// Of the server itself: how far its clock is ahead, if it is not believed.
+    pub clock_ahead: Option<Duration>,
 }
 
 /// How pushes ended.
@@ -82,12 +84,14 @@ pub enum Measure {
     PushesRefused,
     /// The share of pushes answered with 5xx or not at all, over a window.
     PushesFailed,
+    /// Seconds the server's clock is ahead while it is not believed; the level's time is the bound.
+    ClockAhead,
 }
 
 impl Measure {
     /// Whether the level's time is the bound itself.
     pub fn is_time(self) -> bool {
-        matches!(self, Self::OldestUnackedAge | Self::FifoBlocked)
+        matches!(self, Self::OldestUnackedAge | Self::FifoBlocked | Self::ClockAhead)
     }
 
     /// Whether the level's bound is a share, in millionths.
@@ -100,9 +104,10 @@ impl Level {
     /// How long the measure must be above its bound before the level fires.
     pub fn lasting(&self) -> Duration {
         match self.measure {
-            Measure::OldestUnackedAge | Measure::FifoBlocked | Measure::DeadLettersArrived => {
-                Duration::ZERO
-            }
+            Measure::OldestUnackedAge
+            | Measure::FifoBlocked
+            | Measure::ClockAhead
+            | Measure::DeadLettersArrived => Duration::ZERO,
             _ => self.time,
         }
     }
@@ -110,7 +115,10 @@ impl Level {
     /// Over how long changes are taken, if they are; never longer than what must last.
     pub fn window(&self) -> Option<Duration> {
         match self.measure {
-            Measure::OldestUnackedAge | Measure::FifoBlocked | Measure::DeadLettersWaiting => None,
+            Measure::OldestUnackedAge
+            | Measure::FifoBlocked
+            | Measure::ClockAhead
+            | Measure::DeadLettersWaiting => None,
             Measure::DeadLettersArrived => Some(self.time),
             Measure::DeadLettersGrowth => Some(LETTERS_WINDOW.min(self.time)),
             Measure::BacklogGrowth | Measure::PushesRefused | Measure::PushesFailed => {
@@ -153,6 +161,7 @@ impl Level {
             Measure::BacklogGrowth => change([sample.backlog_messages, 0]).0,
             Measure::PushesRefused => share(change([pushes.refused, pushes.all])),
             Measure::PushesFailed => share(change([pushes.failed, pushes.all])),
+            Measure::ClockAhead => seconds(sample.clock_ahead),
         }
     }
 
@@ -188,6 +197,10 @@ impl Level {
             Measure::PushesFailed => {
                 let of = format!("{} % of the pushes of {window}", percent(value));
                 format!("{of} were answered 5xx or not at all")
+            }
+            Measure::ClockAhead => {
+                let ahead = format!("the clock is {} ahead of the time that passed", time(value));
+                return format!("{ahead}: retention and expiry are suspended");
             }
         };
         format!("{what}, more than {than}")

@@ -54,6 +54,8 @@ pub enum RuleName {
     BacklogGrowing,
     /// A FIFO subscription stands still.
     FifoBlocked,
+    /// The server's clock jumped forward.
+    ClockJumped,
 }
 
 impl RuleName {
@@ -67,6 +69,7 @@ impl RuleName {
             Self::OldestUnackedAge => "oldest_unacked_age",
             Self::BacklogGrowing => "backlog_growing",
             Self::FifoBlocked => "fifo_blocked",
+            Self::ClockJumped => "clock_jumped",
         }
     }
 
@@ -160,7 +163,7 @@ const fn level(
 const PERCENT: u32 = 10_000;
 
 /// Every rule there is.
-pub static RULES: [Rule; 7] = [
+pub static RULES: [Rule; 8] = [
     Rule {
         name: RuleName::DeadLetters,
         title: "dead letters wait",
@@ -272,5 +275,23 @@ pub static RULES: [Rule; 7] = [
              <subscription> --key ''`; with a dead letter policy it is kept there.",
         ],
         levels: &[warning(Measure::FifoBlocked, 0, 5)],
+    },
+    Rule {
+        name: RuleName::ClockJumped,
+        title: "the clock jumped forward",
+        meaning: "The server's clock is more than an hour ahead of the time that has passed since \
+                  it was last believed: it was set, or the server was off for that long. So that \
+                  nothing is lost to a wrong clock, no message is too old and nothing expires \
+                  until the time is confirmed. Everything else goes on; the store grows.",
+        remedy: &[
+            "See what the clock shows and what was expected: `postrider clock`.",
+            "The time is right, for instance because the machine was off: `postrider clock \
+             confirm`. What is past its retention or has expired by then goes at once; \
+             `postrider clock` says how many subscriptions and snapshots that is.",
+            "The time is wrong: set the machine's clock (`timedatectl`, NTP). Retention and \
+             expiry then go on by themselves.",
+            "Left alone, a clock that runs steadily for a day is believed.",
+        ],
+        levels: &[warning(Measure::ClockAhead, 0, 0)],
     },
 ];

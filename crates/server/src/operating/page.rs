@@ -57,6 +57,9 @@ fn condition(level: &Level) -> String {
             "for {time}, more than {percent} % of the pushes of {window} were answered 5xx, or \
              not at all"
         ),
+        Measure::ClockAhead => {
+            "the clock is ahead by more than 1h, and retention and expiry are suspended".to_owned()
+        }
     }
 }
 

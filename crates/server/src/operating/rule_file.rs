@@ -8,8 +8,8 @@ use domain::backoff::show_wait;
 
 use super::consumer_rules;
 use crate::metrics::table::{
-    BACKLOG_MESSAGES, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, OLDEST_UNACKED_AGE,
-    PUSH_ATTEMPTS,
+    BACKLOG_MESSAGES, CLOCK_AHEAD, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED,
+    OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
 };
 
 const HEAD: &str = "\
@@ -63,7 +63,11 @@ fn alert_name(rule: &Rule) -> String {
 }
 
 fn label(level: &Level) -> &'static str {
-    if level.measure == Measure::FifoBlocked { "subscription_id" } else { "subscription" }
+    match level.measure {
+        Measure::FifoBlocked => "subscription_id",
+        Measure::ClockAhead => "instance",
+        _ => "subscription",
+    }
 }
 
 fn expression(level: &Level) -> String {
@@ -83,6 +87,7 @@ fn expression(level: &Level) -> String {
         Measure::PushesFailed => {
             share(&format!("class!~\"{}|{refused}\"", Counts::ACKED_CLASS), &window)
         }
+        Measure::ClockAhead => CLOCK_AHEAD.full_name(),
     };
     format!("{left} > {bound}")
 }
@@ -122,6 +127,9 @@ fn description(level: &Level) -> String {
             "{{{{ $value | humanizePercentage }}}} of the pushes of {window} were answered 5xx or \
              not at all"
         ),
+        Measure::ClockAhead => "the clock is {{ $value | humanizeDuration }} ahead of the time \
+             that passed: retention and expiry are suspended"
+            .to_owned(),
     }
 }
 

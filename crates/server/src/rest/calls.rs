@@ -5,7 +5,9 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{attempts, backups, health, lanes, letters, messages, postrider, secrets, to_json};
+use super::{
+    attempts, backups, clock, health, lanes, letters, messages, postrider, secrets, to_json,
+};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -42,6 +44,8 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
             to_json(&letters::call(api, method.call, request).await?)
         }
         "MakeBackup" => to_json(&backups::make(api, request).await?),
+        "GetClock" => to_json(&clock::get(api)),
+        "ConfirmClock" => to_json(&clock::confirm(api)),
         "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         "ListAttempts" => to_json(&attempts::list(api, request).await?),

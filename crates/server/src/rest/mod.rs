@@ -3,6 +3,7 @@
 mod attempts;
 mod backups;
 mod calls;
+mod clock;
 mod figures;
 mod health;
 mod keys;

@@ -37,6 +37,12 @@ static OF_PROJECT: [Method; 2] = [
     method(Verb::Get, "lint", "Lint", Body::None),
 ];
 
+/// Behind nothing, since there is one clock.
+static CLOCK: [Method; 2] = [
+    method(Verb::Get, "/v1/clock", "GetClock", Body::None),
+    method(Verb::Post, "/v1/clock:confirm", "ConfirmClock", Body::All),
+];
+
 /// Behind nothing, since a backup is of everything.
 static MAKE_BACKUP: Method = method(Verb::Put, "/v1/backups/", "MakeBackup", Body::All);
 
@@ -59,6 +65,9 @@ const fn either(verb: Verb, path: &'static str, call: &'static str, body: Body) 
 pub(super) fn find(verb: &str, path: &str) -> Result<Option<Match>> {
     if let Some(found) = find_of_project(verb, path)? {
         return Ok(Some(found));
+    }
+    if let Some(method) = CLOCK.iter().find(|method| method.path == path) {
+        return matched(verb, path, method, "name", "clock".to_owned()).map(Some);
     }
     if let Some(name) = path.strip_prefix(MAKE_BACKUP.path) {
         return matched(verb, path, &MAKE_BACKUP, "name", name.to_owned()).map(Some);
@@ -173,6 +182,16 @@ mod tests {
         let of_subscription = "/v1/projects/p/subscriptions/billing/deadLetters/77";
         assert_eq!(find("GET", of_subscription), Ok(None));
         assert!(find("DELETE", one).is_err());
+    }
+
+    #[test]
+    fn the_clock_lies_behind_nothing() {
+        for (verb, path, call) in
+            [("GET", "/v1/clock", "GetClock"), ("POST", "/v1/clock:confirm", "ConfirmClock")]
+        {
+            assert_eq!(find(verb, path).unwrap().unwrap().method.call, call);
+            assert!(find("DELETE", path).is_err());
+        }
     }
 
     #[test]

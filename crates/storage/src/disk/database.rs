@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::{Offset, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Moment, Offset, SubscriptionId, Timestamp, TopicId, Uptime};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
@@ -52,6 +52,11 @@ pub(super) enum Meta {
     Serial,
     /// Seeds the checksums of records.
     Secret,
+    /// The mark of the clock: the time as far as it is believed.
+    Clock,
+    /// In which life of the machine that was, and how long after its beginning; zero = not known.
+    ClockBoot,
+    ClockUptime,
 }
 
 impl Meta {
@@ -64,6 +69,9 @@ impl Meta {
             Self::LowestFile => "lowest_file",
             Self::Serial => "serial",
             Self::Secret => "secret",
+            Self::Clock => "clock",
+            Self::ClockBoot => "clock_boot",
+            Self::ClockUptime => "clock_uptime",
         }
     }
 }
@@ -227,6 +235,16 @@ impl Database {
         sync_file(path)
     }
 
+    /// The mark of the clock that was saved last.
+    pub(super) fn clock_mark(&self) -> Result<Option<ClockMark>> {
+        let connection = self.connection()?;
+        let Some(wall) = get_meta(&connection, Meta::Clock)? else { return Ok(None) };
+        let boot = get_meta(&connection, Meta::ClockBoot)?.filter(|&boot| boot != 0);
+        let time = get_meta(&connection, Meta::ClockUptime)?.unwrap_or(0);
+        let uptime = boot.map(|boot| Uptime { boot, time: Moment(time) });
+        Ok(Some(ClockMark { wall: Timestamp(wall), uptime }))
+    }
+
     /// The checkpointed progress of a subscription, as it was encoded.
     pub(super) fn progress(&self, subscription: SubscriptionId) -> Result<Option<Vec<u8>>> {
         let connection = self.connection()?;
@@ -322,6 +340,17 @@ pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusql
     let TopicRow { id, next, low, last_time } = topic;
     statement.execute([id.0, next.0, low.0, last_time.0].map(u64::cast_signed))?;
     Ok(())
+}
+
+/// Writes the mark of the clock.
+pub(super) fn put_clock_mark(
+    transaction: &Transaction<'_>,
+    mark: &ClockMark,
+) -> rusqlite::Result<()> {
+    let (boot, time) = mark.uptime.map_or((0, 0), |uptime| (uptime.boot, uptime.time.0));
+    put_meta(transaction, Meta::Clock, mark.wall.0)?;
+    put_meta(transaction, Meta::ClockBoot, boot)?;
+    put_meta(transaction, Meta::ClockUptime, time)
 }
 
 /// Writes a number of the `meta` table.

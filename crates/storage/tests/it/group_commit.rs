@@ -153,7 +153,7 @@ async fn frames_of_unknown_and_forgotten_subscriptions_are_ignored() {
     let position = owner.engine.log.commit(commit.clone()).await.expect("taken");
     let known = owner.subscriptions.iter();
     let progress = known.map(|known| (known.id, known.progress())).collect();
-    let gone = Checkpoint { position, progress, forgotten: vec![forgotten] };
+    let gone = Checkpoint { position, progress, forgotten: vec![forgotten], clock: None };
     owner.engine.progress.checkpoint(gone).await.expect("a checkpoint");
     owner.engine.log.commit(commit).await.expect("taken");
     let (mark, history) = (owner.history.mark(), owner.history);

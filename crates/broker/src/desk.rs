@@ -241,6 +241,12 @@ impl Desk {
         Some(receipt)
     }
 
+    /// The parts of these ranges with letters that were neither replayed nor deleted.
+    pub(crate) fn unmarked(&self, ranges: Vec<OffsetRange>) -> Vec<OffsetRange> {
+        let state = self.state.lock();
+        ranges.into_iter().flat_map(|range| state.unmarked_in(range)).collect()
+    }
+
     /// There may be letters that the clerk has not seen.
     pub(crate) fn note_letters(&self) {
         self.has_news.store(true, Ordering::SeqCst);

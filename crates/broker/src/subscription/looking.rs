@@ -43,10 +43,35 @@ impl Subscription {
     }
 
     /// How many messages are not settled. Gaps, and messages that its filter will turn out to
-    /// leave out, count until they are read.
+    /// leave out, count until they are read; dead letters that were dealt with do not.
     pub fn backlog(&self) -> u64 {
-        let end = self.runtime.log.end(self.topic.id());
-        let state = self.state.lock();
-        if state.settings.detached { 0 } else { state.delivery.backlog(end) }
+        self.open().count
     }
+
+    /// What waits for its consumers. On a dead letter topic that is not what an operator has
+    /// replayed or deleted there: it can still be read, but nobody needs to be told of it.
+    pub(super) fn open(&self) -> Open {
+        let end = self.runtime.log.end(self.topic.id());
+        let (first, count) = {
+            let state = self.state.lock();
+            let is_detached = state.settings.detached || state.is_deleted;
+            let count = if is_detached { 0 } else { state.delivery.backlog(end) };
+            (state.delivery.progress().cursor(), count)
+        };
+        if count == 0 || !self.topic.is_dead_letter() || self.topic.desk().marks().is_none() {
+            return Open { first, count };
+        }
+        // One lock after the other: whoever replays holds the desk's while it wakes others.
+        let unsettled = self.unsettled_in(OffsetRange { from: first, to: end });
+        let open = self.topic.desk().unmarked(unsettled);
+        let first = open.first().map_or(first, |range| range.from);
+        Open { first, count: open.into_iter().map(OffsetRange::len).sum() }
+    }
+}
+
+/// What waits for the consumers of a subscription.
+pub(super) struct Open {
+    /// The lowest offset, if there is any.
+    pub(super) first: Offset,
+    pub(super) count: u64,
 }

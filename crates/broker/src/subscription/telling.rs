@@ -8,6 +8,7 @@ use domain::{Moment, Now, Offset, Timestamp};
 use parking_lot::Mutex;
 use storage::TailRead;
 
+use super::looking::Open;
 use super::{State, Subscription};
 use crate::delivery_log::{Blocking, Entry, Gate, Line, News, Outcome};
 use crate::figures::{FifoFigures, Oldest, Pushed, SubscriptionFigures};
@@ -51,14 +52,14 @@ impl Subscription {
         now: Timestamp,
         window: &dyn Fn(&str) -> Option<u32>,
     ) -> SubscriptionFigures {
-        let end = self.runtime.log.end(self.topic.id());
+        let open = self.open();
         let is_topic_deleted = self.topic.is_deleted();
         let average = self.topic.average_bytes();
         let push_window =
             self.settings().push.as_ref().and_then(|push| window(push.endpoint.text()));
         let mut state = self.state.lock();
-        let backlog = if state.settings.detached { 0 } else { state.delivery.backlog(end) };
-        let oldest = if backlog > 0 { self.oldest(&mut state) } else { None };
+        let backlog = open.count;
+        let oldest = if backlog > 0 { self.oldest(&mut state, open.first) } else { None };
         let bytes = average.or(oldest.map(|oldest| oldest.bytes)).unwrap_or_default();
         let is_push = state.settings.push.is_some();
         let known = self.pushed.get().map(Box::as_ref);
@@ -92,9 +93,8 @@ impl Subscription {
         }
     }
 
-    /// The record at the cursor, as far as memory knows it; else what was there before.
-    fn oldest(&self, state: &mut State) -> Option<Oldest> {
-        let cursor = state.delivery.progress().cursor();
+    /// The record at `cursor`, as far as memory knows it; else what was there before.
+    fn oldest(&self, state: &mut State, cursor: Offset) -> Option<Oldest> {
         if state.oldest.is_none_or(|known| known.cursor != cursor)
             && let TailRead::Records(batch) =
                 self.runtime.log.read_tail(self.topic.id(), cursor, crate::figures::ONE)
@@ -106,16 +106,14 @@ impl Subscription {
         state.oldest
     }
 
-    /// The cursor, if what stands there is on disk and was not looked up.
+    /// The first that is open, if what stands there is on disk and was not looked up.
     pub(crate) fn oldest_unknown(&self) -> Option<Offset> {
-        let end = self.runtime.log.end(self.topic.id());
-        let mut state = self.state.lock();
-        if state.settings.detached || state.delivery.backlog(end) == 0 {
+        let Open { count, first } = self.open();
+        if count == 0 {
             return None;
         }
-        let cursor = state.delivery.progress().cursor();
-        let known = self.oldest(&mut state);
-        known.is_none_or(|known| known.cursor != cursor).then_some(cursor)
+        let known = self.oldest(&mut self.state.lock(), first);
+        known.is_none_or(|known| known.cursor != first).then_some(first)
     }
 
     /// What stands at the cursor was looked up.

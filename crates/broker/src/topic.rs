@@ -236,7 +236,8 @@ impl Topic {
     }
 
     /// The earliest publish time of what a subscription, which itself keeps messages for `own`,
-    /// may be given at `now`, by which retention counts. What the topic or a snapshot keeps is there for all of them.
+    /// may be given at `now`, by which retention counts. What the topic or a snapshot keeps is
+    /// there for all of them.
     pub(crate) fn leasable_since(&self, now: Timestamp, own: Duration) -> Timestamp {
         let own_since = now.minus(own);
         let since = self.keeps_since(now).map_or(own_since, |since| since.min(own_since));

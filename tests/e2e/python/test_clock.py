@@ -1,4 +1,4 @@
-"""The built program under libfaketime: its wall clock is set while it runs, and between two lives."""
+"""The built program under libfaketime: its wall clock is set while it runs and between lives."""
 
 import datetime
 import glob

@@ -165,7 +165,7 @@ metrics! {
     OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER,
         "StreamingPull calls that are open.";
     CLOCK_AHEAD = Gauge, "postrider_clock_ahead_seconds", "seconds", SERVER,
-        "How far the clock is ahead while retention and expiry are suspended for it; 0 = they are not.";
+        "How far the clock is ahead while retention and expiry are suspended for it; 0 = not.";
     TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are, without the server's own.";
     SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions there are.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,

@@ -164,6 +164,7 @@ fn machine() -> Vec<Panel> {
         now("Topics", &table::TOPICS),
         now("Subscriptions", &table::SUBSCRIPTIONS),
         now("Time to open the store", &table::RECOVERY_TIME),
+        now("Clock ahead, retention suspended", &table::CLOCK_AHEAD),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! The broker: every topic, subscription and snapshot, and the chores beside them.
 
+mod copied;
 mod loading;
 mod subscriptions;
 mod topics;
@@ -96,6 +97,7 @@ impl Broker {
             broker.runtime.guard.resume(&*broker.runtime.clock, &mark);
         }
         broker.load().await?;
+        broker.take_copy_into_use().await?;
         broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
         broker.start_alerts().await;

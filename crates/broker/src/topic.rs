@@ -144,6 +144,16 @@ impl Topic {
         self.note_retention();
     }
 
+    /// The offset that the next record gets.
+    pub(crate) fn next(&self) -> Offset {
+        self.end.lock().next
+    }
+
+    /// Has the next record get the offset `next`.
+    pub(crate) fn raise(&self, next: Offset) {
+        self.end.lock().next = next;
+    }
+
     /// Whether it was deleted; its log then lives on for the subscriptions and snapshots left.
     pub fn is_deleted(&self) -> bool {
         self.end.lock().deleted

@@ -46,4 +46,13 @@ pub trait ProgressStore: Send + Sync {
 
     /// The mark of the clock that the last checkpoint with one saved.
     fn clock_mark(&self) -> Future<Result<Option<ClockMark>>>;
+
+    /// Whether this is a copy of a store, opened for the first time: the store it was made of may
+    /// have given out offsets since that are not known here. `raise` ends it.
+    fn is_copy(&self) -> bool;
+
+    /// Has the next record of each topic take this offset, durably; what lies between is a gap.
+    /// `Conflict`, with nothing changed, if an offset is used already, or if the log still holds
+    /// records of a topic: a checkpoint and a trim right after the opening of a copy move them.
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>>;
 }

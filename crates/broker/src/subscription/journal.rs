@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::delivery::Effects;
-use domain::{ProgressChange, SubscriptionId};
+use domain::{OffsetRange, ProgressChange, SubscriptionId};
 use storage::{Commit, Receipt, Urgency};
 
 use super::{State, Subscription};
@@ -56,6 +56,17 @@ impl Subscription {
     ) -> Receipt {
         self.note_changed(state);
         self.runtime.log.commit(Commit { appends: Vec::new(), progress, urgency })
+    }
+
+    /// Settles offsets at which no record stands, nor ever will.
+    pub(crate) fn settle_gap(self: &Arc<Self>, gap: OffsetRange) {
+        let mut state = self.state.lock();
+        if gap.is_empty() || state.is_deleted {
+            return;
+        }
+        let mut effects = Effects::default();
+        state.delivery.settle_gap(gap, &mut effects);
+        drop(self.finish(&mut state, effects, Urgency::Ride));
     }
 
     pub(super) fn note_changed(self: &Arc<Self>, state: &mut State) {

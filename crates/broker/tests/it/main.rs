@@ -4,6 +4,7 @@
 
 mod alerts;
 mod clocks;
+mod copies;
 mod dead_letters;
 mod delivery;
 mod desk;

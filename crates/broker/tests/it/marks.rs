@@ -57,6 +57,14 @@ impl ProgressStore for Counted {
         })
     }
 
+    fn is_copy(&self) -> bool {
+        self.inner.is_copy()
+    }
+
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
+        self.inner.raise(topics)
+    }
+
     fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
         self.inner.clock_mark()
     }

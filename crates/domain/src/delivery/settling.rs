@@ -33,6 +33,13 @@ impl Delivery {
         self.go_on_reading(effects);
     }
 
+    /// Settles offsets that nothing was read from yet, and at which no record stands.
+    pub fn settle_gap(&mut self, gap: OffsetRange, effects: &mut Effects) {
+        if self.progress.ack(gap) > 0 {
+            unite(&mut effects.settled, gap);
+        }
+    }
+
     /// Settles the next record of a lane, which then goes on with the one behind it.
     pub(super) fn settle_next_in_lane(
         &mut self,

@@ -7,7 +7,7 @@ use domain::{
 
 use super::support::{FIRST, Topic, hold, refused, same, settled, settles};
 use super::{Case, Check, cases};
-use crate::{Checkpoint, Commit, Engine, Position, Urgency};
+use crate::{Checkpoint, Commit, Engine, Error, Position, Urgency};
 
 pub(super) const CASES: &[Case<Engine>] = cases![
     a_topic_new_to_the_log_starts_where_the_claim_says,
@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case<Engine>] = cases![
     a_forgotten_subscription_has_no_progress,
     a_checkpoint_past_the_log_is_refused,
     the_mark_of_the_clock_is_the_last_that_was_saved,
+    a_raised_topic_goes_on_there_and_what_lies_between_is_a_gap,
 ];
 
 const SUBSCRIPTION: SubscriptionId = SubscriptionId(77);
@@ -181,4 +182,18 @@ async fn the_mark_of_the_clock_is_the_last_that_was_saved(engine: Engine) -> Che
         same("mark", &engine.progress.clock_mark().await?, &Some(clock))?;
     }
     Ok(())
+}
+
+async fn a_raised_topic_goes_on_there_and_what_lies_between_is_a_gap(engine: Engine) -> Check {
+    let mut topic = Topic::create(&engine, "t").await?;
+    let raised = FIRST.plus(1_000);
+    engine.progress.raise(vec![(topic.id, raised)]).await?;
+    same("end", &engine.log.end(topic.id), &raised)?;
+    topic.next = raised;
+    topic.publish(&engine, &[1, 2]).await?;
+    topic.check(&engine).await?;
+    let answer = engine.progress.raise(vec![(topic.id, raised)]).await;
+    refused(&answer, "Conflict", |error| matches!(error, Error::Conflict))?;
+    let claim = engine.progress.claim(topic.id, FIRST).await?;
+    same("next", &claim.next, &raised.plus(2))
 }

@@ -52,6 +52,8 @@ pub(super) enum Meta {
     Serial,
     /// Seeds the checksums of records.
     Secret,
+    /// Not zero in a copy that nobody has taken into use.
+    Copy,
     /// The mark of the clock: the time as far as it is believed.
     Clock,
     /// In which life of the machine that was, and how long after its beginning; zero = not known.
@@ -69,6 +71,7 @@ impl Meta {
             Self::LowestFile => "lowest_file",
             Self::Serial => "serial",
             Self::Secret => "secret",
+            Self::Copy => "copy",
             Self::Clock => "clock",
             Self::ClockBoot => "clock_boot",
             Self::ClockUptime => "clock_uptime",
@@ -181,6 +184,16 @@ impl Database {
         })
     }
 
+    /// Whether it is a copy that nobody has taken into use.
+    pub(super) fn is_copy(&self) -> Result<bool> {
+        Ok(get_meta(&*self.connection()?, Meta::Copy)?.unwrap_or(0) != 0)
+    }
+
+    /// Takes it for a copy that nobody has taken into use.
+    pub(super) fn mark_copy(&self) -> Result<()> {
+        self.write(|transaction| put_meta(transaction, Meta::Copy, 1))
+    }
+
     /// The count of changes of entries.
     pub(super) fn serial(&self) -> Result<u64> {
         Ok(get_meta(&*self.connection()?, Meta::Serial)?.unwrap_or(0))
@@ -229,7 +242,8 @@ impl Database {
         let copy = Self::of(Connection::open(path)?, path);
         copy.write(|transaction| {
             let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + OPENS_AHEAD;
-            put_meta(transaction, Meta::Opens, opens)
+            put_meta(transaction, Meta::Opens, opens)?;
+            put_meta(transaction, Meta::Copy, 1)
         })?;
         copy.close();
         sync_file(path)

@@ -98,6 +98,14 @@ impl ProgressStore for Store {
         blocking(&self.shared, move |shared| save(shared, &checkpoint))
     }
 
+    fn is_copy(&self) -> bool {
+        self.shared.is_copy()
+    }
+
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
+        blocking(&self.shared, move |shared| shared.raise(&topics))
+    }
+
     fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
         blocking(&self.shared, |shared| shared.database.clock_mark())
     }

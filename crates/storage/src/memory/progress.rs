@@ -70,6 +70,26 @@ impl ProgressStore for Store {
         ready(Ok(())).boxed()
     }
 
+    fn is_copy(&self) -> bool {
+        false
+    }
+
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
+        let mut state = self.state.lock();
+        let is_used = |(id, next): &(TopicId, Offset)| {
+            state.topics.get(id).is_none_or(|one| *next < one.next)
+        };
+        if topics.iter().any(is_used) {
+            return ready(Err(Error::Conflict)).boxed();
+        }
+        for (id, next) in topics {
+            if let Some(topic) = state.topics.get_mut(&id) {
+                topic.next = next;
+            }
+        }
+        ready(Ok(())).boxed()
+    }
+
     fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
         ready(Ok(self.state.lock().clock)).boxed()
     }

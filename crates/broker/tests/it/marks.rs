@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use broker::{
     Broker, Clock, LetterPlace, LetterQuery, LettersWanted, Options, ReplayRequest, ReplayState,
+    SystemClock,
 };
 use domain::replay::{Criteria, Destination, Selection};
 use domain::{ClockMark, Message, Offset, Progress, Subscription, SubscriptionId, TopicId};
@@ -124,13 +125,14 @@ impl Lives {
         let (disk, left) = (self.disk.clone(), Arc::clone(&self.left));
         let (before, folder) = (life.log.synced(), self.folder.path().to_owned());
         life.log.after_commit(is_meant, move |log| {
-            let until = Instant::now() + BETWEEN;
-            while log.synced() <= before && Instant::now() < until {
+            let clock = SystemClock::start();
+            let until = clock.now().plus(BETWEEN);
+            while log.synced() <= before && clock.now() < until {
                 std::thread::yield_now();
             }
             // One may be half way; the second was begun after the commit.
             let saved = checkpoints.load(Ordering::SeqCst);
-            while checkpoints.load(Ordering::SeqCst) < saved + 2 && Instant::now() < until {
+            while checkpoints.load(Ordering::SeqCst) < saved + 2 && clock.now() < until {
                 log.press();
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -80,6 +80,8 @@ struct State {
     oldest: Option<Oldest>,
     /// What blocks it, where all messages go in order.
     blocked: Option<Blocked>,
+    /// When it was paused, if that was since the start.
+    paused_since: Option<Timestamp>,
     /// How often it was sent elsewhere (seek) since the start.
     seeks: u64,
     is_deleted: bool,
@@ -142,6 +144,7 @@ impl Subscription {
             counts: Counts::default(),
             oldest: None,
             blocked,
+            paused_since: None,
             seeks: 0,
             is_deleted: false,
         };
@@ -221,6 +224,9 @@ impl Subscription {
         state.delivery.update_settings(now, rules, &mut effects);
         if state.settings.dead_letter_policy != settings.dead_letter_policy {
             state.dead_letters.forget_error();
+        }
+        if settings.paused && !state.settings.paused {
+            state.paused_since = Some(now.wall);
         }
         state.settings = settings;
         state.version = version;

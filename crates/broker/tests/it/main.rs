@@ -14,6 +14,7 @@ mod fixture;
 mod lanes;
 mod live;
 mod pausing;
+mod obstacles;
 mod peeking;
 mod push_checker;
 mod push_power_cuts;

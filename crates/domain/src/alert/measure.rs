@@ -29,6 +29,10 @@ pub struct Sample {
     pub backlog_messages: u64,
     /// How long its lane has been blocked, if it is FIFO and blocked.
     pub fifo_blocked_for: Option<Duration>,
+    /// How long the lane has failed that has failed longest, if it has lanes of keys.
+    pub lane_blocked_for: Option<Duration>,
+    /// Lanes that wait for an operator.
+    pub lanes_halted: u64,
 }
 
 /// How pushes ended.
@@ -70,6 +74,10 @@ pub enum Measure {
     OldestUnackedAge,
     /// Seconds a FIFO subscription has been blocked; the level's time is the bound.
     FifoBlocked,
+    /// Seconds the worst lane of a key has been blocked; the level's time is the bound.
+    LaneBlocked,
+    /// Lanes that wait for an operator.
+    LanesHalted,
     /// Dead letters that nobody has dealt with.
     DeadLettersWaiting,
     /// Dead letters that came within the level's time.
@@ -87,7 +95,7 @@ pub enum Measure {
 impl Measure {
     /// Whether the level's time is the bound itself.
     pub fn is_time(self) -> bool {
-        matches!(self, Self::OldestUnackedAge | Self::FifoBlocked)
+        matches!(self, Self::OldestUnackedAge | Self::FifoBlocked | Self::LaneBlocked)
     }
 
     /// Whether the level's bound is a share, in millionths.
@@ -100,9 +108,8 @@ impl Level {
     /// How long the measure must be above its bound before the level fires.
     pub fn lasting(&self) -> Duration {
         match self.measure {
-            Measure::OldestUnackedAge | Measure::FifoBlocked | Measure::DeadLettersArrived => {
-                Duration::ZERO
-            }
+            Measure::DeadLettersArrived => Duration::ZERO,
+            measure if measure.is_time() => Duration::ZERO,
             _ => self.time,
         }
     }
@@ -110,7 +117,11 @@ impl Level {
     /// Over how long changes are taken, if they are; never longer than what must last.
     pub fn window(&self) -> Option<Duration> {
         match self.measure {
-            Measure::OldestUnackedAge | Measure::FifoBlocked | Measure::DeadLettersWaiting => None,
+            Measure::OldestUnackedAge
+            | Measure::FifoBlocked
+            | Measure::LaneBlocked
+            | Measure::LanesHalted
+            | Measure::DeadLettersWaiting => None,
             Measure::DeadLettersArrived => Some(self.time),
             Measure::DeadLettersGrowth => Some(LETTERS_WINDOW.min(self.time)),
             Measure::BacklogGrowth | Measure::PushesRefused | Measure::PushesFailed => {
@@ -147,6 +158,8 @@ impl Level {
         match self.measure {
             Measure::OldestUnackedAge => seconds(sample.oldest_unacked_age),
             Measure::FifoBlocked => seconds(sample.fifo_blocked_for),
+            Measure::LaneBlocked => seconds(sample.lane_blocked_for),
+            Measure::LanesHalted => number(sample.lanes_halted),
             Measure::DeadLettersWaiting => number(sample.dead_letters_waiting),
             Measure::DeadLettersArrived => change([sample.dead_letters_total, 0]).0,
             Measure::DeadLettersGrowth => change([sample.dead_letters_waiting, 0]).0,
@@ -169,6 +182,10 @@ impl Level {
                 format!("the oldest unacked message is {} old", time(value))
             }
             Measure::FifoBlocked => format!("its lane has been blocked for {}", time(value)),
+            Measure::LaneBlocked => format!("a lane has been blocked for {}", time(value)),
+            Measure::LanesHalted => {
+                return format!("lanes that wait for an operator: {value:.0}");
+            }
             Measure::DeadLettersWaiting => {
                 return format!("dead letters that nobody has dealt with: {value:.0}");
             }

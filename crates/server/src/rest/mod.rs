@@ -9,6 +9,7 @@ mod keys;
 mod lanes;
 mod letters;
 mod messages;
+mod obstacles;
 mod metrics;
 mod pages;
 mod paths;

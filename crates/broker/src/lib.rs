@@ -18,6 +18,8 @@ mod desk;
 mod error;
 mod expiries;
 mod figures;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod live;
 mod maintenance;

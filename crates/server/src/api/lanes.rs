@@ -105,6 +105,17 @@ impl Place {
     }
 }
 
+/// Whether `token` names a place, for fuzzing: one that does comes back.
+pub(super) fn check_token(token: &str) -> bool {
+    match Place::from_token(token) {
+        Ok(Some(place)) => {
+            assert_eq!(Place::from_token(&place.token()), Ok(Some(place)));
+            true
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

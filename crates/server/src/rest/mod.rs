@@ -4,6 +4,7 @@ mod attempts;
 mod backups;
 mod calls;
 mod figures;
+pub(crate) mod fuzzing;
 mod health;
 mod keys;
 mod lanes;

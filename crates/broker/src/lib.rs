@@ -53,9 +53,7 @@ pub use desk::{
     ReplayRequest, ReplayState,
 };
 pub use error::{Error, Resource, Result};
-pub use figures::{
-    Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures,
-};
+pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
 pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage, LiveOptions,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,

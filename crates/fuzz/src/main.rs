@@ -39,7 +39,8 @@ fn run(words: &[&str]) -> Result<(), Failure> {
     let mut targets: Vec<&Target> = Vec::new();
     let mut words = words.iter();
     while let Some(&word) = words.next() {
-        let mut number = || words.next().ok_or("a number is missing")?.parse().map_err(Failure::from);
+        let mut number =
+            || words.next().ok_or("a number is missing")?.parse().map_err(Failure::from);
         match word {
             "--seconds" => seconds = number()?,
             "--seed" => seed = number()?,

@@ -158,9 +158,7 @@ impl State {
     fn left_alone(&self, now: Moment) -> Option<(Cause, Option<Moment>)> {
         let asked = self.paused_until.filter(|until| now < *until);
         match (asked, self.breaker.rest(now)) {
-            (Some(until), Rest::Until(open)) if open > until => {
-                Some((Cause::Failures, Some(open)))
-            }
+            (Some(until), Rest::Until(open)) if open > until => Some((Cause::Failures, Some(open))),
             (Some(until), _) => Some((Cause::RetryAfter, Some(until))),
             (None, Rest::Until(open)) => Some((Cause::Failures, Some(open))),
             (None, Rest::ProbeOut) => Some((Cause::Probe, None)),

@@ -113,10 +113,7 @@ impl Subscription {
     }
 
     /// Endpoints have locks of their own, which are not taken under that of a subscription.
-    fn endpoint(
-        &self,
-        known: &dyn Fn(&str) -> Option<EndpointFigures>,
-    ) -> Option<EndpointFigures> {
+    fn endpoint(&self, known: &dyn Fn(&str) -> Option<EndpointFigures>) -> Option<EndpointFigures> {
         self.settings().push.as_ref().and_then(|push| known(push.endpoint.text()))
     }
 

@@ -37,8 +37,7 @@ async fn halting(fixture: &Fixture) -> TopicName {
 #[tokio::test]
 async fn halted_lanes_of_keys_count_in_figures_status_and_alerts() {
     let alerts = AlertOptions { interval: Duration::from_secs(15), endpoint: None };
-    let mut fixture =
-        Fixture::with(Options { alerts: Some(alerts), ..Options::default() }).await;
+    let mut fixture = Fixture::with(Options { alerts: Some(alerts), ..Options::default() }).await;
     let topic = halting(&fixture).await;
     fixture.publish_keyed(&topic, &[("a", "a1"), ("b", "b1"), ("c", "c1"), ("a", "a2")]).await;
     let leases = fixture.pull("sub", 10).await;
@@ -135,8 +134,7 @@ async fn a_pause_is_known_with_its_beginning_until_it_ends() {
 #[tokio::test]
 async fn an_endpoint_that_fails_is_left_alone_until_a_known_time() {
     let fixture = Fixture::new().await;
-    let receiver =
-        Receiver::start(|_| async { (503, String::new()) }.boxed()).await;
+    let receiver = Receiver::start(|_| async { (503, String::new()) }.boxed()).await;
     let topic = fixture.topic().await;
     let push = receiver.push_to("/push");
     fixture.subscribe(Subscription { push, ..settings(&topic, "sub") }).await;

@@ -304,7 +304,9 @@ impl Delivery {
         failure: Option<&Failure>,
         effects: &mut Effects,
     ) {
-        let Some(lane) = self.lanes.get(id).filter(|lane| lane.hold() == Hold::Free) else { return };
+        let Some(lane) = self.lanes.get(id).filter(|lane| lane.hold() == Hold::Free) else {
+            return;
+        };
         if let Some((offset, failed)) = lane.next() {
             let is_spared = lane.spared == Some(offset);
             let hold = match self.judge(now, offset, failed, is_spared, true) {

@@ -1,8 +1,8 @@
 //! One record as an operator sees it: looked at, never touched.
 
 use super::Delivery;
-use super::failure::Verdict;
 use super::backoffs::BackoffId;
+use super::failure::Verdict;
 use super::lane::Hold;
 use super::returned::Standing;
 use crate::offset::Record;

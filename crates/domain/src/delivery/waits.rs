@@ -39,7 +39,8 @@ pub(super) struct Stuck {
 impl Stuck {
     /// What holds a lane changes.
     pub(super) fn note_hold(&mut self, before: Hold, after: Hold) {
-        let count = |hold: Hold| (usize::from(hold != Hold::Free), usize::from(hold == Hold::Halted));
+        let count =
+            |hold: Hold| (usize::from(hold != Hold::Free), usize::from(hold == Hold::Halted));
         let ((blocked, halted), (blocks, halts)) = (count(before), count(after));
         self.blocked = self.blocked + blocks - blocked;
         self.halted = self.halted + halts - halted;

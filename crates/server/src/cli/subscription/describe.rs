@@ -23,8 +23,7 @@ pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
         Err(problem) => return Err(client.failure(problem)),
     };
     if at.json {
-        let shown =
-            json!({"subscription": subscription, "cursor": cursor, "delivery": delivery});
+        let shown = json!({"subscription": subscription, "cursor": cursor, "delivery": delivery});
         return print_json(&shown);
     }
     print(&describe(&subscription, &cursor, &delivery))

@@ -15,11 +15,13 @@ use crate::Target;
 const INPUT_BYTES_MAX: usize = 16 << 10;
 /// Inputs kept to build on, at most.
 const KEPT_MAX: usize = 2_000;
+/// Inputs tried beside the seeds, at least, however busy the machine is.
+const INPUTS_MIN: u64 = 64;
 /// Changes made to an input at once, at most.
 const CHANGES_MAX: u64 = 6;
 /// An input may take so long for each KiB of it, and at least `TIME_MIN`.
 const TIME_PER_KIB: Duration = Duration::from_millis(100);
-const TIME_MIN: Duration = Duration::from_millis(500);
+const TIME_MIN: Duration = Duration::from_secs(2);
 /// How often an input that took too long is tried again: the machine may have been busy.
 const TRIES: usize = 4;
 
@@ -43,7 +45,8 @@ pub fn drive(target: &Target, seed: u64, time: Duration) -> Driven {
         answers.insert(shape(&try_one(target, input)));
     }
     let mut inputs = kept.len() as u64;
-    while inputs.is_multiple_of(64) || started.elapsed() < time {
+    let inputs_min = inputs + INPUTS_MIN;
+    while inputs < inputs_min || started.elapsed() < time {
         let input = make(&mut random, target, &kept);
         let is_new = answers.insert(shape(&try_one(target, &input)));
         if is_new && kept.len() < KEPT_MAX {

@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use crate::count::{Format, count};
 use crate::process::{Said, cargo, command, exists, run_and_keep};
 use crate::stages::{Count, Stages};
-use crate::{examples, place, process, setup};
+use crate::{examples, fuzz, place, process, setup};
 
 /// Rounds of kill -9 in the test command.
 const KILL_ROUNDS: &str = "100";
@@ -52,7 +52,19 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     stages.finish()
 }
 
-/// `cargo xtask kill` and `soak`.
+/// `cargo xtask soak`.
+pub(crate) fn soak(minutes: &str) -> Result<()> {
+    let mut stages = Stages::default();
+    if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
+        stages.run("soak", || {
+            let words = ["tests/e2e/soak/soak.py", "--minutes", minutes];
+            counted(&mut python_command(&words), Format::Pytest)
+        });
+    }
+    stages.finish()
+}
+
+/// `cargo xtask kill`.
 pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
     let mut stages = Stages::default();
     if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
@@ -72,21 +84,26 @@ pub(crate) struct Simulation {
     pub(crate) cases: Option<String>,
     /// How many pairs of a filter and a message the index is compared with.
     pub(crate) pairs: Option<String>,
+    /// For how long each fuzz target runs.
+    pub(crate) fuzz_seconds: Option<String>,
 }
 
 /// Seeds and cases where none are asked for.
 const SIMULATED: &str = "20000";
 /// Pairs where none are asked for.
 const PAIRS: &str = "10000000";
+/// Seconds for each fuzz target where nothing is asked for.
+const FUZZ_SECONDS: &str = "60";
 
 /// `cargo xtask sim`. A seed that fails is printed, with the steps that fail and how to run it
 /// alone.
 pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
-    let Simulation { seeds, seed, cases, pairs } = &asked;
-    if [seeds, seed, cases, pairs].into_iter().all(Option::is_none) {
+    let Simulation { seeds, seed, cases, pairs, fuzz_seconds } = &asked;
+    if [seeds, seed, cases, pairs, fuzz_seconds].into_iter().all(Option::is_none) {
         asked.seeds = Some(SIMULATED.to_owned());
         asked.cases = Some(SIMULATED.to_owned());
         asked.pairs = Some(PAIRS.to_owned());
+        asked.fuzz_seconds = Some(FUZZ_SECONDS.to_owned());
     }
     let mut stages = Stages::default();
     for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("MODEL_SEED", asked.seed)] {
@@ -109,6 +126,16 @@ pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
             counted(cargo(&words).env("MATCHING_PAIRS", pairs), Format::CargoTest)
         });
     }
+    if let Some(seconds) = asked.fuzz_seconds {
+        stages.run("fuzz", || fuzz::run_all(&seconds, None));
+    }
+    stages.finish()
+}
+
+/// `cargo xtask fuzz`.
+pub(crate) fn fuzz(seconds: &str, target: Option<&str>) -> Result<()> {
+    let mut stages = Stages::default();
+    stages.run("fuzz", || fuzz::run_all(seconds, target));
     stages.finish()
 }
 
@@ -142,7 +169,9 @@ fn descriptors() -> Result<Count> {
 
 fn python() -> Result<Count> {
     let temporary = place::e2e().join("pytest");
-    let mut pytest = python_command(&["-m", "pytest", "tests/e2e/python", "tests/e2e/kill"]);
+    let folders = ["tests/e2e/python", "tests/e2e/kill", "tests/e2e/soak"];
+    let mut pytest = python_command(&["-m", "pytest"]);
+    pytest.args(folders);
     pytest.args(["-c", "tests/e2e/python/pytest.ini", "--rootdir", "tests/e2e", "--basetemp"]);
     let count = counted(pytest.arg(&temporary), Format::Pytest)?;
     if count.failed == 0 {

@@ -119,6 +119,8 @@ impl Broker {
             backlog_messages: figures.backlog_messages,
             fifo_blocked_for: figures.fifo.and_then(|fifo| fifo.blocked_for),
             clock_ahead: None,
+            lane_blocked_for: figures.lane_blocked_for.filter(|_| figures.fifo.is_none()),
+            lanes_halted: figures.obstacles.waits.lanes_halted as u64,
         };
         Some(Seen { id: figures.id, name: figures.name, settings, sample })
     }

@@ -18,6 +18,8 @@ mod desk;
 mod error;
 mod expiries;
 mod figures;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod index;
 mod live;
@@ -52,7 +54,7 @@ pub use desk::{
     ReplayRequest, ReplayState,
 };
 pub use error::{Error, Resource, Result};
-pub use figures::{FifoFigures, SubscriptionFigures, TopicFigures};
+pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
 pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage, LiveOptions,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,

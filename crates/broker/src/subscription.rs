@@ -82,6 +82,8 @@ struct State {
     blocked: Option<Blocked>,
     /// What was acked before it was told to keep acked messages.
     gone: Option<Arc<Progress>>,
+    /// When it was paused, if that was since the start.
+    paused_since: Option<Timestamp>,
     /// How often it was sent elsewhere (seek) since the start.
     seeks: u64,
     is_deleted: bool,
@@ -147,6 +149,7 @@ impl Subscription {
             oldest: None,
             blocked,
             gone,
+            paused_since: None,
             seeks: 0,
             is_deleted: false,
         };
@@ -237,6 +240,9 @@ impl Subscription {
         state.delivery.update_settings(now, rules, &mut effects);
         if state.settings.dead_letter_policy != settings.dead_letter_policy {
             state.dead_letters.forget_error();
+        }
+        if settings.paused && !state.settings.paused {
+            state.paused_since = Some(now.wall);
         }
         state.settings = settings;
         state.gone = gone;

@@ -2,6 +2,8 @@
 
 mod answer;
 mod envelope;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod server;
 mod signature;

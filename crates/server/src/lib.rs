@@ -9,6 +9,8 @@ pub mod cli;
 pub mod config;
 mod convert;
 mod engine;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod live_api;
 mod logging;

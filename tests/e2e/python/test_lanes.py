@@ -54,7 +54,7 @@ def test_a_subscription_without_lanes_lists_none(rest, grpc_clients):
     topic, name = grpc_clients.pair()
     grpc_clients.publish(topic, b"x")
     grpc_clients.nack(name, grpc_clients.pull_exactly(name, 1))
-    assert rest.ok("GET", f"/v1/{name}/lanes") == {"lanes": []}
+    assert rest.ok("GET", f"/v1/{name}/lanes")["lanes"] == []
 
 
 def test_a_halted_lane_shows_what_blocks_it(rest, grpc_clients):

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use domain::SubscriptionId;
+use domain::{Moment, SubscriptionId};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -25,6 +25,7 @@ use super::plan::is_pushed;
 use super::sender::{Sender, SenderOptions};
 use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
+use crate::figures::EndpointFigures;
 use crate::runtime::Runtime;
 use crate::spawn;
 use crate::subscription::Subscription;
@@ -142,10 +143,9 @@ impl Scheduler {
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
     }
 
-    /// How many requests the endpoint of that address is sent at a time; `None` = nobody pushes
-    /// to it.
-    pub(crate) fn window(&self, address: &str) -> Option<u32> {
-        self.shared.endpoints.window(address)
+    /// How the endpoint of that address is; `None` = nobody pushes to it.
+    pub(crate) fn endpoint(&self, now: Moment, address: &str) -> Option<EndpointFigures> {
+        self.shared.endpoints.figures(now, address)
     }
 
     /// The subscription is new, changed or gone: pushing starts, goes on or ends accordingly.

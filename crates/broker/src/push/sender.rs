@@ -11,6 +11,7 @@
 mod allowance;
 mod body;
 mod connect;
+pub(crate) mod fuzzing;
 mod head;
 mod line;
 mod outgoing;

@@ -1,6 +1,6 @@
 //! A subscription looked at from outside. Nothing changes by it, not even when it was last used.
 
-use domain::delivery::RecordView;
+use domain::delivery::{RecordView, Waits};
 use domain::{Offset, OffsetRange, Record};
 
 use super::{LOOKED_UP_AT_ONCE, Subscription};
@@ -35,6 +35,12 @@ impl Subscription {
             views.extend(some.iter().map(view));
         }
         views
+    }
+
+    /// What it waits for.
+    pub(crate) fn waits(&self) -> Waits {
+        let now = self.runtime.now();
+        self.state.lock().delivery.waits(now)
     }
 
     /// How many records are known to wait.

@@ -16,6 +16,7 @@ mod fixture;
 mod lanes;
 mod live;
 mod marks;
+mod obstacles;
 mod pausing;
 mod peeking;
 mod push_checker;

@@ -31,6 +31,10 @@ pub struct Sample {
     pub fifo_blocked_for: Option<Duration>,
     /// Of the server itself: how far its clock is ahead, if it is not believed.
     pub clock_ahead: Option<Duration>,
+    /// How long the lane has failed that has failed longest, if it has lanes of keys.
+    pub lane_blocked_for: Option<Duration>,
+    /// Lanes that wait for an operator.
+    pub lanes_halted: u64,
 }
 
 /// How pushes ended.
@@ -72,6 +76,10 @@ pub enum Measure {
     OldestUnackedAge,
     /// Seconds a FIFO subscription has been blocked; the level's time is the bound.
     FifoBlocked,
+    /// Seconds the worst lane of a key has been blocked; the level's time is the bound.
+    LaneBlocked,
+    /// Lanes that wait for an operator.
+    LanesHalted,
     /// Dead letters that nobody has dealt with.
     DeadLettersWaiting,
     /// Dead letters that came within the level's time.
@@ -91,7 +99,10 @@ pub enum Measure {
 impl Measure {
     /// Whether the level's time is the bound itself.
     pub fn is_time(self) -> bool {
-        matches!(self, Self::OldestUnackedAge | Self::FifoBlocked | Self::ClockAhead)
+        matches!(
+            self,
+            Self::OldestUnackedAge | Self::FifoBlocked | Self::LaneBlocked | Self::ClockAhead
+        )
     }
 
     /// Whether the level's bound is a share, in millionths.
@@ -104,10 +115,8 @@ impl Level {
     /// How long the measure must be above its bound before the level fires.
     pub fn lasting(&self) -> Duration {
         match self.measure {
-            Measure::OldestUnackedAge
-            | Measure::FifoBlocked
-            | Measure::ClockAhead
-            | Measure::DeadLettersArrived => Duration::ZERO,
+            Measure::DeadLettersArrived => Duration::ZERO,
+            measure if measure.is_time() => Duration::ZERO,
             _ => self.time,
         }
     }
@@ -118,6 +127,8 @@ impl Level {
             Measure::OldestUnackedAge
             | Measure::FifoBlocked
             | Measure::ClockAhead
+            | Measure::LaneBlocked
+            | Measure::LanesHalted
             | Measure::DeadLettersWaiting => None,
             Measure::DeadLettersArrived => Some(self.time),
             Measure::DeadLettersGrowth => Some(LETTERS_WINDOW.min(self.time)),
@@ -155,6 +166,8 @@ impl Level {
         match self.measure {
             Measure::OldestUnackedAge => seconds(sample.oldest_unacked_age),
             Measure::FifoBlocked => seconds(sample.fifo_blocked_for),
+            Measure::LaneBlocked => seconds(sample.lane_blocked_for),
+            Measure::LanesHalted => number(sample.lanes_halted),
             Measure::DeadLettersWaiting => number(sample.dead_letters_waiting),
             Measure::DeadLettersArrived => change([sample.dead_letters_total, 0]).0,
             Measure::DeadLettersGrowth => change([sample.dead_letters_waiting, 0]).0,
@@ -178,6 +191,10 @@ impl Level {
                 format!("the oldest unacked message is {} old", time(value))
             }
             Measure::FifoBlocked => format!("its lane has been blocked for {}", time(value)),
+            Measure::LaneBlocked => format!("a lane has been blocked for {}", time(value)),
+            Measure::LanesHalted => {
+                return format!("lanes that wait for an operator: {value:.0}");
+            }
             Measure::DeadLettersWaiting => {
                 return format!("dead letters that nobody has dealt with: {value:.0}");
             }

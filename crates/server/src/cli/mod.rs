@@ -16,6 +16,7 @@ mod live;
 mod materialize;
 mod messages;
 mod names;
+mod obstacles;
 mod progress_bar;
 mod publish;
 mod pull;

@@ -1,6 +1,7 @@
 //! The program's settings: read from their sources, typed, checked once.
 
 mod alerts;
+pub(crate) mod fuzzing;
 mod live;
 mod push;
 mod resources;

@@ -12,6 +12,7 @@
 
 mod calls;
 mod fault;
+pub(crate) mod fuzzing;
 mod interest;
 mod paths;
 mod query;

@@ -8,8 +8,8 @@ use domain::backoff::show_wait;
 
 use super::consumer_rules;
 use crate::metrics::table::{
-    BACKLOG_MESSAGES, CLOCK_AHEAD, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED,
-    OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
+    BACKLOG_MESSAGES, CLOCK_AHEAD, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, LANE_BLOCKED,
+    LANES_HALTED, OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
 };
 
 const HEAD: &str = "\
@@ -77,6 +77,8 @@ fn expression(level: &Level) -> String {
     let left = match level.measure {
         Measure::OldestUnackedAge => OLDEST_UNACKED_AGE.full_name(),
         Measure::FifoBlocked => FIFO_BLOCKED.full_name(),
+        Measure::LaneBlocked => LANE_BLOCKED.full_name(),
+        Measure::LanesHalted => LANES_HALTED.full_name(),
         Measure::DeadLettersWaiting => DEAD_LETTERS_WAITING.full_name(),
         Measure::DeadLettersArrived => format!("increase({}[{window}])", DEAD_LETTERS.full_name()),
         Measure::DeadLettersGrowth => {
@@ -107,6 +109,10 @@ fn description(level: &Level) -> String {
         Measure::FifoBlocked => {
             "its lane has been blocked for {{ $value | humanizeDuration }}".to_owned()
         }
+        Measure::LaneBlocked => {
+            "a lane has been blocked for {{ $value | humanizeDuration }}".to_owned()
+        }
+        Measure::LanesHalted => "lanes that wait for an operator: {{ $value }}".to_owned(),
         Measure::DeadLettersWaiting => {
             "dead letters that nobody has dealt with: {{ $value }}".to_owned()
         }

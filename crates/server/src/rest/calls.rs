@@ -6,7 +6,8 @@ use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
 use super::{
-    attempts, backups, clock, health, lanes, letters, messages, postrider, secrets, to_json,
+    attempts, backups, clock, health, lanes, letters, messages, obstacles, postrider, secrets,
+    to_json,
 };
 use crate::api::Api;
 use crate::status::{Refusal, Result};
@@ -35,6 +36,7 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "ListSnapshots" => to_json(&api.list_snapshots(&from_value(request)?)?),
         "ListTopicSnapshots" => to_json(&api.list_topic_snapshots(&from_value(request)?)?),
         "DeleteSnapshot" => to_json(&api.delete_snapshot(&from_value(request)?).await?),
+        "GetDelivery" => to_json(&obstacles::get(api, request)?),
         "ListLanes" => to_json(&lanes::list(api, request).await?),
         "ReleaseLane" => to_json(&lanes::release(api, request).await?),
         "SkipLane" => to_json(&lanes::skip(api, request).await?),

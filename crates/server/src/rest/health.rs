@@ -56,6 +56,8 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
         ("backlogMessages", Some(json!(status.backlog))),
         ("outstanding", Some(json!(status.outstanding))),
         ("indexSize", Some(json!(status.indexed))),
+        ("lanesBlocked", Some(json!(status.lanes_blocked))),
+        ("lanesHalted", Some(json!(status.lanes_halted))),
         ("deadLettersWaiting", Some(json!(status.dead_letters_waiting))),
         ("replaysRunning", Some(json!(status.replays_running))),
         ("degraded", Some(json!(degraded))),
@@ -119,6 +121,7 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
 <li>subscriptions: {subscriptions}
 <li>messages not delivered yet: {backlog}
 <li>dead letters waiting: {letters}
+<li>lanes that wait for an operator: {halted}
 </ul>
 <h2>Where to look</h2>
 <ul>
@@ -130,6 +133,7 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
 <li>/v1/projects/(project)/lint: set-ups that will hurt one day
 <li>/v1/(topic or subscription)/messages: look without taking
 <li>/v1/(topic or subscription)/deadLetters: what was given up, and why
+<li>/v1/(subscription)/delivery: what keeps it from delivering
 <li>/v1/(subscription)/cursor, /lanes?state=blocked, /attempts
 </ul>
 </html>
@@ -138,5 +142,6 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
         subscriptions = status.subscriptions,
         backlog = status.backlog,
         letters = status.dead_letters_waiting,
+        halted = status.lanes_halted,
     )
 }

@@ -17,8 +17,9 @@ struct Ours {
     field: &'static str,
 }
 
-static METHODS: [Ours; 9] = [
+static METHODS: [Ours; 10] = [
     ours(Verb::Get, "/attempts", "ListAttempts", Body::None),
+    ours(Verb::Get, "/delivery", "GetDelivery", Body::None),
     ours(Verb::Get, "/lanes", "ListLanes", Body::None),
     ours(Verb::Post, "/lanes:release", "ReleaseLane", Body::All),
     ours(Verb::Post, "/lanes:skip", "SkipLane", Body::All),
@@ -140,6 +141,7 @@ mod tests {
         let name = "projects/p/subscriptions/billing";
         for (verb, path, call) in [
             ("GET", "/attempts", "ListAttempts"),
+            ("GET", "/delivery", "GetDelivery"),
             ("GET", "/lanes", "ListLanes"),
             ("POST", "/lanes:release", "ReleaseLane"),
             ("POST", "/lanes:skip", "SkipLane"),

@@ -34,6 +34,8 @@ mod definitions;
 mod engine;
 mod files;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod index;
 mod keeper;

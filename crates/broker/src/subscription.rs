@@ -2,6 +2,7 @@
 
 mod acks;
 mod exhausted;
+mod fetching;
 mod journal;
 mod lanes;
 mod leasing;
@@ -23,6 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
+use fetching::Fetch;
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use pushing::Settlement;
 use telling::Blocked;
@@ -61,8 +63,8 @@ struct State {
     waiters: Waiters,
     /// Consumers that are open.
     consumers: usize,
-    /// Somebody reads older records from disk for all of them; the others wait.
-    is_fetching: bool,
+    /// Older records, read from disk for all of them.
+    fetch: Fetch,
     /// It is on the list of what the next checkpoint saves.
     is_changed: bool,
     /// It is on the topic's list of those to wake.
@@ -73,6 +75,8 @@ struct State {
     indexed: usize,
     /// When the timers will tick it.
     tick_at: Option<Moment>,
+    /// When to look after consumers that were called.
+    check_at: Option<Moment>,
     saved: Cursor,
     dead_letters: Trouble,
     counts: Counts,
@@ -137,12 +141,13 @@ impl Subscription {
             delivery,
             waiters: Waiters::default(),
             consumers: 0,
-            is_fetching: false,
+            fetch: Fetch::default(),
             is_changed: false,
             is_hungry: false,
             is_held_back: false,
             indexed: 0,
             tick_at: None,
+            check_at: None,
             saved,
             dead_letters: Trouble::default(),
             counts: Counts::default(),
@@ -296,14 +301,23 @@ impl Subscription {
 
     /// Its leases stay until their deadlines. Whoever is next in line is woken, in case the wake
     /// meant for this consumer came too late.
-    pub(crate) fn close_consumer(&self, consumer: ConsumerId) {
+    pub(crate) fn close_consumer(self: &Arc<Self>, consumer: ConsumerId) {
         self.touch(self.runtime.clock.wall());
         let mut state = self.state.lock();
         state.consumers -= 1;
+        if state.consumers == 0 {
+            state.fetch.drop_read();
+        }
+        self.forget_consumer(&mut state, consumer);
+    }
+
+    fn forget_consumer(self: &Arc<Self>, state: &mut State, consumer: ConsumerId) {
         state.delivery.close_consumer(consumer);
+        state.fetch.forget(consumer);
         state.waiters.remove(consumer);
         state.waiters.wake_one();
         state.pass_disk_on();
+        self.keep_watch(state);
     }
 
     /// The progress to be checkpointed; from now on a further change asks for the next one.
@@ -422,14 +436,5 @@ impl Subscription {
     pub(crate) fn expires_at(&self, now: Timestamp) -> Option<Timestamp> {
         let expiration = self.settings().expiration?;
         Some(self.used_at(now).plus(expiration))
-    }
-}
-
-impl State {
-    /// Nobody reads from disk: whoever waited for that may look again.
-    fn pass_disk_on(&mut self) {
-        if !self.is_fetching {
-            self.waiters.wake_one_for_disk();
-        }
     }
 }

@@ -395,7 +395,7 @@ impl Pusher {
         };
         let size = self.plan.batch.as_ref().map_or(1, BatchSize::messages) as u64;
         let available = self.subscription.wait_for(size, consumer, context.waker())?;
-        self.leasing.leave_line();
+        self.leasing.leave_line(consumer);
         if available == 0 || available >= size {
             return Ok(false);
         }

@@ -29,5 +29,7 @@ mod retries;
 mod seeking;
 mod snapshots;
 mod spy;
+mod stalled;
+mod stalled_model;
 mod streams;
 mod telling;

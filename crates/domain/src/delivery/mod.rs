@@ -511,6 +511,11 @@ impl Delivery {
         Some((held.failed.saturating_add(1), held.publish_time))
     }
 
+    /// Who holds `offset`; `None` if it is not leased.
+    pub fn holder(&self, offset: Offset) -> Option<ConsumerId> {
+        self.leases.get(offset).map(|held| held.consumer)
+    }
+
     /// How many records are known and wait.
     pub fn indexed(&self) -> usize {
         self.returned.len() + self.lanes.pending()

@@ -7,6 +7,7 @@
 
 mod attempts;
 mod backups;
+mod ending_streams;
 mod exactly_once;
 mod hostile;
 mod lanes;
@@ -18,7 +19,9 @@ mod live_rig;
 mod live_streams;
 mod messages;
 mod metrics;
+mod network_faults;
 mod program;
+mod proxy;
 mod push_settings;
 mod rest;
 mod rest_bad_input;
@@ -26,6 +29,7 @@ mod rig;
 mod seeking;
 mod settings;
 mod simulated;
+mod stalled_streams;
 mod stopping;
 mod streams;
 mod topics;

@@ -48,13 +48,13 @@ async fn a_record_is_visible_only_after_its_group_is_synced() {
     let read = owner.engine.log.read(topic, end, WIDE).await.expect("a read");
     assert!(read.records.is_empty() && read.covered.is_empty(), "{read:?}");
     assert_eq!(owner.engine.log.end(topic), end);
-    assert_eq!(ears.ends.lock().get(&topic), Some(&end));
+    ears.hears_of(topic, end).await;
     let mut waiting = Box::pin(owner.settle(commit));
     assert!((&mut waiting).now_or_never().is_none(), "answered before it was synced");
     bed.disk.release();
     waiting.await.expect("published");
     assert_eq!(owner.engine.log.end(topic), end.next());
-    assert_eq!(ears.ends.lock().get(&topic), Some(&end.next()));
+    ears.hears_of(topic, end.next()).await;
     bed.close();
 }
 

@@ -8,6 +8,7 @@ mod audit;
 pub mod cli;
 pub mod config;
 mod convert;
+mod descriptors;
 mod engine;
 mod grpc;
 mod live_api;

@@ -1,6 +1,7 @@
 //! The broker: every topic, subscription and snapshot, and the chores beside them.
 
 mod loading;
+mod pushing;
 mod subscriptions;
 mod topics;
 
@@ -17,6 +18,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::alerts::Alerts;
+use crate::audit;
 use crate::clock::Clock;
 use crate::definition::Unreadable;
 use crate::desk::{Replays, clerk};
@@ -196,6 +198,7 @@ impl Broker {
     {
         self.runtime.check_serving()?;
         let work = change(self.me.upgrade().ok_or(Error::Closing)?);
+        let work = audit::asked_by(audit::peer(), work);
         let (answer, answered) = oneshot::channel();
         // The task is on its own from here; the caller may be gone when it answers.
         drop(spawn::named("change of definitions", async move {

@@ -2,6 +2,7 @@
 
 mod copied;
 mod loading;
+mod pushing;
 mod subscriptions;
 mod topics;
 
@@ -18,6 +19,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::alerts::Alerts;
+use crate::audit;
 use crate::clock::Clock;
 use crate::definition::Unreadable;
 use crate::desk::{Replays, clerk};
@@ -202,6 +204,7 @@ impl Broker {
     {
         self.runtime.check_serving()?;
         let work = change(self.me.upgrade().ok_or(Error::Closing)?);
+        let work = audit::asked_by(audit::peer(), work);
         let (answer, answered) = oneshot::channel();
         // The task is on its own from here; the caller may be gone when it answers.
         drop(spawn::named("change of definitions", async move {

@@ -43,7 +43,7 @@ mod topic;
 mod waiters;
 
 pub use alerts::{AlertOptions, AlertView};
-pub use audit::{Audit, AuditAct, AuditLog};
+pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
 pub use broker::{Broker, Page};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;

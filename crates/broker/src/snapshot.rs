@@ -239,7 +239,9 @@ impl Broker {
         let name = name.clone();
         self.change(|broker| async move {
             let _admin = broker.admin.lock().await;
-            broker.end_snapshot(&broker.snapshot(&name)?).await
+            broker.end_snapshot(&broker.snapshot(&name)?).await?;
+            broker.audit("delete", name.to_string(), None);
+            Ok(())
         })
         .await
     }

@@ -27,6 +27,7 @@ pub mod push;
 pub mod replay;
 pub mod snapshot;
 pub mod subscription;
+pub mod text;
 pub mod time;
 pub mod topic;
 pub mod validate;

@@ -8,6 +8,7 @@ mod audit;
 pub mod cli;
 pub mod config;
 mod convert;
+mod descriptors;
 mod engine;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -20,6 +20,7 @@ use tonic_health::server::HealthReporter;
 use crate::api::{About, Api, Backups};
 use crate::audit::{self, AuditFile};
 use crate::config::{self, Config};
+use crate::descriptors::Descriptors;
 use crate::engine::{self, Closer, Recovery};
 use crate::grpc::{self, Answer, Grpc};
 use crate::live_api::{self, LiveApi};
@@ -107,8 +108,11 @@ impl Server {
         closer: Closer,
         started: Started,
     ) -> Result<Self, Error> {
+        let descriptors = Descriptors::share(config);
+        descriptors.tell();
+        let config = &descriptors.applied(config);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let opening = Broker::open(engine, Arc::clone(&clock), options(config));
+        let opening = Broker::open(engine, Arc::clone(&clock), options(config, port.address));
         let broker = opening.await.map_err(Error::Load)?;
         make_resources(&broker, config).await?;
 
@@ -118,7 +122,7 @@ impl Server {
         set_health(&health, ServingStatus::Serving).await;
         let connections = Connections::default();
         let api = Api::new(Arc::clone(&broker), Arc::clone(&clock), config.limits.pull_wait)
-            .with_about(about(config, started, clock.wall(), connections.clone()))
+            .with_about(about(config, started, clock.wall(), (connections.clone(), descriptors)))
             .with_backups(closer.copier().map(|copier| backups(config, copier)));
         let metrics = metrics(config, &api, clock, started);
         let body_timeout = config.limits.body_timeout;
@@ -195,7 +199,7 @@ fn about(
     config: &Config,
     started: Started,
     started_at: domain::Timestamp,
-    connections: Connections,
+    (connections, descriptors): (Connections, Descriptors),
 ) -> About {
     let is_disk = config.engine == config::Engine::Disk;
     About {
@@ -204,6 +208,7 @@ fn about(
         engine: config.engine.as_str(),
         durability: is_disk.then(|| config.storage.durability.as_str()),
         connections,
+        descriptors,
     }
 }
 
@@ -222,8 +227,8 @@ fn metrics(config: &Config, api: &Api, clock: Arc<dyn Clock>, started: Started) 
     Arc::new(Metrics::new(broker, clock, streams, facts, is_pinned))
 }
 
-/// What the settings say about the broker.
-fn options(config: &Config) -> broker::Options {
+/// What the settings say about the broker of a server that listens on `address`.
+fn options(config: &Config, address: SocketAddr) -> broker::Options {
     let plain = broker::Options::default();
     // Without the disk engine there is no folder to keep anything in.
     let folder = (config.engine == config::Engine::Disk).then_some(config.data_dir.as_path());
@@ -242,7 +247,7 @@ fn options(config: &Config) -> broker::Options {
             failures_per_second: config.log.failures_per_second,
         },
         live: config.live.options(),
-        push: config.push.options(config.listen, folder),
+        push: config.push.options(address, folder),
     }
 }
 
@@ -330,15 +335,19 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
         let is_made = made.is_ok();
         unless_there(made, subscription.name.as_str())?;
         if is_made {
-            warn_about(subscription);
+            warn_about(broker, subscription).await;
         }
     }
     Ok(())
 }
 
-fn warn_about(subscription: &domain::Subscription) {
+async fn warn_about(broker: &Broker, subscription: &domain::Subscription) {
     for warning in domain::subscription::warnings(None, subscription, 0) {
         tracing::warn!(subscription = %subscription.name, "{warning}");
+    }
+    if let Some(refusal) = broker.endpoint_refusal(subscription).await {
+        let subscription = &subscription.name;
+        tracing::warn!(%subscription, "nothing is pushed to its endpoint: {refusal}");
     }
 }
 

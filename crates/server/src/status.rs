@@ -150,6 +150,9 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Invalid(invalid) => return invalid.clone().into(),
+            Error::Forbidden(invalid) => {
+                return Self { code: Code::PermissionDenied, ..invalid.clone().into() };
+            }
             Error::NotFound(..) => Code::NotFound,
             Error::AlreadyExists(..) => Code::AlreadyExists,
             Error::Contended(..) => Code::Aborted,

@@ -24,6 +24,7 @@ impl Broker {
         settings: domain::Subscription,
     ) -> Result<Arc<Subscription>> {
         settings.validate()?;
+        self.check_account(None, &settings)?;
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
             let name = settings.name.clone();
@@ -47,6 +48,7 @@ impl Broker {
                 subscription.seek(|_, _, _| progress)?.await?;
             }
             broker.push.look_at(&subscription);
+            broker.audit_push(None, &subscription.settings());
             Ok(subscription)
         })
         .await
@@ -91,8 +93,11 @@ impl Broker {
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
             let subscription = broker.subscription(&name)?;
-            let settings = change.apply(&subscription.settings())?;
+            let before = subscription.settings();
+            let settings = change.apply(&before)?;
+            broker.check_account(Some(&before), &settings)?;
             broker.store_settings(&mut admin, &subscription, settings).await?;
+            broker.audit_push(Some(&before), &subscription.settings());
             Ok(subscription)
         })
         .await
@@ -124,6 +129,7 @@ impl Broker {
             let settings = domain::Subscription { signing: Some(rotated), ..(*settings).clone() };
             settings.validate()?;
             broker.store_settings(&mut admin, &subscription, settings).await?;
+            broker.audit("rotate secret", name.to_string(), None);
             Ok((secret, until))
         })
         .await
@@ -144,6 +150,7 @@ impl Broker {
             broker.store_settings(&mut admin, &subscription, settings).await?;
             subscription.topic().detach(&subscription);
             broker.drop_if_unused(subscription.topic());
+            broker.audit("detach", name.to_string(), None);
             Ok(subscription.drop_backlog().await.map(drop)?)
         })
         .await
@@ -180,7 +187,9 @@ impl Broker {
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
             let subscription = broker.subscription(&name)?;
-            broker.end_subscription(&mut admin, &subscription).await
+            broker.end_subscription(&mut admin, &subscription).await?;
+            broker.audit("delete", name.to_string(), None);
+            Ok(())
         })
         .await
     }

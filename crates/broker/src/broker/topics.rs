@@ -92,6 +92,7 @@ impl Broker {
             broker.live.look_at(&topic);
             broker.drop_desk(&topic).await;
             broker.drop_if_unused(&topic);
+            broker.audit("delete", name.to_string(), None);
             Ok(())
         })
         .await

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use domain::push::Endpoint;
 use domain::{Moment, SubscriptionId};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -107,9 +108,11 @@ impl Scheduler {
             connects_per_host_max: options.connects_per_host_max,
             idle_timeout: IDLE_TIMEOUT,
             idle_max: options.in_flight_max,
+            sockets_max: options.in_flight_max,
             guard: Guard {
                 private_networks: options.private_networks,
                 allow: options.allow.clone(),
+                own: options.own,
             },
             ca_file: options.ca_file.clone(),
         };
@@ -141,6 +144,11 @@ impl Scheduler {
         let keys = tokio::task::spawn_blocking(move || shared.keys.jwks(now)).await;
         let failed = |error: &dyn std::error::Error| Error::Push(error.to_string());
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
+    }
+
+    /// Why nothing would be pushed to that endpoint now; `None` = nothing speaks against it.
+    pub(crate) async fn endpoint_refusal(&self, endpoint: &Endpoint) -> Option<String> {
+        self.shared.sender.refusal(endpoint).await
     }
 
     /// How the endpoint of that address is; `None` = nobody pushes to it.

@@ -106,6 +106,12 @@ impl Delivery {
         lane.next().map(|(offset, _)| offset)
     }
 
+    /// How the last delivery of `offset` in the lane `key` failed, if that is known.
+    pub fn last_class(&self, key: &str, offset: Offset) -> Option<&'static str> {
+        let trouble = self.lanes.get(self.lanes.find(key)?)?.trouble?;
+        (trouble.offset == offset).then_some(trouble.class)
+    }
+
     /// Lets a record that blocks its lane, or that failed and was not read since, be tried at
     /// once as if it had never been. False if it is neither.
     pub fn release(&mut self, now: Now, offset: Offset, effects: &mut Effects) -> bool {

@@ -31,8 +31,24 @@ impl Api {
         settings.name.check_not_own("name")?;
         let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
         let subscription = self.broker.create_subscription(settings).await?;
-        let warnings = warnings(None, &subscription.settings(), 0);
+        let settings = subscription.settings();
+        let mut warnings = warnings(None, &settings, 0);
+        warnings.extend(self.endpoint_warning(None, &settings).await);
         Ok(Warned { subscription, warnings, secret })
+    }
+
+    /// That nothing will be pushed to an endpoint that was just given.
+    async fn endpoint_warning(
+        &self,
+        before: Option<&domain::Subscription>,
+        after: &domain::Subscription,
+    ) -> Option<String> {
+        let endpoint = |one: &domain::Subscription| one.push.as_ref().map(|p| p.endpoint.clone());
+        if before.and_then(endpoint) == endpoint(after) {
+            return None;
+        }
+        let refusal = self.broker.endpoint_refusal(after).await?;
+        Some(format!("nothing is pushed to this endpoint: {refusal}"))
     }
 
     /// The subscription of that name, as a request's `subscription` field gives it.
@@ -62,7 +78,8 @@ impl Api {
         let subscription = self.broker.update_subscription(name, change).await?;
         let settings = subscription.settings();
         let secret = convert::secret_set(signing.as_ref(), &settings).cloned();
-        let warnings = warnings(Some(&before), &settings, outstanding);
+        let mut warnings = warnings(Some(&before), &settings, outstanding);
+        warnings.extend(self.endpoint_warning(Some(&before), &settings).await);
         Ok(Warned { subscription, warnings, secret })
     }
 

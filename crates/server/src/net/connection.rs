@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::futures::TaskLocalFuture;
 
 use super::admission::Place;
 use super::stream::{Version, detect};
@@ -78,6 +80,23 @@ impl<F: Front> Service<Request<Incoming>> for Holding<F> {
             request.extensions_mut().insert(self.held.clone());
         }
         self.front.call(request)
+    }
+}
+
+/// Says who asks, to whoever keeps the record of acts.
+#[derive(Clone)]
+pub(super) struct Asked<F> {
+    pub(super) front: F,
+    pub(super) peer: SocketAddr,
+}
+
+impl<F: Front> Service<Request<Incoming>> for Asked<F> {
+    type Response = F::Response;
+    type Error = Infallible;
+    type Future = TaskLocalFuture<Option<SocketAddr>, F::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        broker::asked_by(Some(self.peer), self.front.call(request))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::config::Limits;
 use admission::Admission;
 pub(crate) use admission::Connections;
 pub(crate) use body::{Paced, Stalled};
+use connection::Asked;
 pub(crate) use connection::{Front, Held};
 
 /// How far the server is on its way to the end.
@@ -60,16 +61,23 @@ pub(crate) async fn serve<F: Front>(
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
+            // That client is gone, and the next one may be there.
+            Err(error) if is_about_one_client(&error) => continue,
             Err(error) => {
                 // Said once, not with every try.
                 if !std::mem::replace(&mut is_failing, true) {
-                    tracing::warn!(%error, "cannot accept connections");
+                    tracing::warn!(%error, "cannot accept connections; they wait");
                 }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tokio::select! {
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                    _ = phase.changed() => {}
+                }
                 continue;
             }
         };
-        is_failing = false;
+        if std::mem::take(&mut is_failing) {
+            tracing::info!("connections are accepted again");
+        }
         let Some(place) = admission.admit(peer.ip()) else {
             tracing::debug!(%peer, "connection refused: too many are open");
             continue;
@@ -78,6 +86,7 @@ pub(crate) async fn serve<F: Front>(
         let (phase, open) = (phase.clone(), open.clone());
         broker::spawn::named("connection", async move {
             let held = Held::new(place, open);
+            let front = Asked { front, peer };
             connection::run(stream, front, &settings, held.clone(), phase).await;
             drop(held);
         });
@@ -85,4 +94,13 @@ pub(crate) async fn serve<F: Front>(
     drop((listener, open));
     let none = all_closed.recv().await;
     debug_assert!(none.is_none());
+}
+
+/// Whether accepting failed because of the client that was to be accepted, and not of ourselves.
+fn is_about_one_client(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+    )
 }

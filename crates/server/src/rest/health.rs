@@ -9,6 +9,7 @@ use wire::json::from_value;
 use super::known;
 use super::postrider::show_time;
 use crate::api::{About, Api};
+use crate::descriptors::{self, Descriptors};
 use crate::status::Result;
 
 /// Findings in `/status`, at most.
@@ -42,6 +43,7 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
         ("durability", about.and_then(|about| about.durability).map(|word| json!(word))),
         ("recovery", about.and_then(show_recovery)),
         ("connections", about.map(|about| json!(about.connections.open()))),
+        ("files", about.map(|about| show_files(&about.descriptors))),
         ("topics", Some(json!(status.topics))),
         (
             "subscriptions",
@@ -72,6 +74,17 @@ fn word(is_ready: bool, degraded: &[Degraded]) -> &'static str {
         (true, false) => "degraded",
         (false, _) => "not ready",
     }
+}
+
+/// What the process may open, has open, and could not keep of its settings.
+fn show_files(files: &Descriptors) -> Value {
+    known([
+        ("limit", files.limit.map(|limit| json!(limit))),
+        ("open", descriptors::open().map(|open| json!(open))),
+        ("connectionsMax", Some(json!(files.connections_max))),
+        ("pushConnectionsMax", Some(json!(files.push_max))),
+        ("lowered", Some(json!(files.lowered))),
+    ])
 }
 
 fn show_recovery(about: &About) -> Option<Value> {

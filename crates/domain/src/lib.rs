@@ -28,6 +28,7 @@ pub mod subscription;
 pub mod time;
 pub mod topic;
 pub mod validate;
+pub mod web;
 
 pub use backoff::Backoff;
 pub use error::Invalid;

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 mod convert;
 mod engine;
+mod gate;
 mod grpc;
 mod live_api;
 mod logging;

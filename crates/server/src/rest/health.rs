@@ -9,6 +9,7 @@ use wire::json::from_value;
 use super::known;
 use super::postrider::show_time;
 use crate::api::{About, Api};
+use crate::live_api;
 use crate::status::Result;
 
 /// Findings in `/status`, at most.
@@ -52,6 +53,7 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
                 "push": status.push,
             })),
         ),
+        ("liveSubscriptions", Some(live_api::counts(api))),
         ("snapshots", Some(json!(status.snapshots))),
         ("backlogMessages", Some(json!(status.backlog))),
         ("outstanding", Some(json!(status.outstanding))),

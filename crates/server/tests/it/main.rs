@@ -7,6 +7,7 @@
 
 mod attempts;
 mod backups;
+mod browsers;
 mod exactly_once;
 mod hostile;
 mod lanes;
@@ -16,8 +17,12 @@ mod live_grpc;
 mod live_interest;
 mod live_rig;
 mod live_streams;
+mod masks;
+mod memory;
 mod messages;
 mod metrics;
+mod missing;
+mod packed;
 mod program;
 mod push_settings;
 mod rest;

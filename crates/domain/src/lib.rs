@@ -31,6 +31,7 @@ pub mod text;
 pub mod time;
 pub mod topic;
 pub mod validate;
+pub mod web;
 
 pub use backoff::Backoff;
 pub use clock::{ClockGuard, ClockMark, Uptime};

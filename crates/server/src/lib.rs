@@ -12,6 +12,7 @@ mod descriptors;
 mod engine;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod grpc;
 mod live_api;
 mod logging;

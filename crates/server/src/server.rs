@@ -1,6 +1,5 @@
 //! The server: store, broker and port, started together and stopped in order.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +7,9 @@ use std::time::Duration;
 
 use broker::{Broker, Clock, SystemClock};
 use domain::SubscriptionName;
-use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::body::Body;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -22,8 +18,9 @@ use crate::audit::{self, AuditFile};
 use crate::config::{self, Config};
 use crate::descriptors::Descriptors;
 use crate::engine::{self, Closer, Recovery};
-use crate::grpc::{self, Answer, Grpc};
-use crate::live_api::{self, LiveApi};
+use crate::gate::Gate;
+use crate::grpc::{self, Grpc};
+use crate::live_api::LiveApi;
 use crate::metrics::{Facts, Metrics};
 use crate::net::{self, Connections, Phase};
 use crate::rest::Rest;
@@ -125,11 +122,13 @@ impl Server {
             .with_about(about(config, started, clock.wall(), (connections.clone(), descriptors)))
             .with_backups(closer.copier().map(|copier| backups(config, copier)));
         let metrics = metrics(config, &api, clock, started);
-        let body_timeout = config.limits.body_timeout;
+        let pace = config.limits.pace();
+        let url = config.server.url(port.address);
         let gate = Gate {
-            grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
-            live: LiveApi::new(api.clone(), body_timeout, phases.clone()),
-            rest: Rest::new(api, metrics, body_timeout, phases.clone(), readiness),
+            hosts: Arc::new(known_hosts(config, port.address)),
+            grpc: Grpc::new(api.clone(), &health, pace).map_err(Error::Reflection)?,
+            live: LiveApi::new(api.clone(), pace, phases.clone()),
+            rest: Rest::new(api, metrics, pace, phases.clone(), readiness, url),
         };
         let serving = net::serve(port.listener, gate, config.limits.clone(), connections, phases);
         Ok(Self {
@@ -187,6 +186,18 @@ impl Server {
         let closing = tokio::task::spawn_blocking(move || closer.close());
         within(self.grace.max(CLOSING_MIN), closing).await?.map_err(StopError::Panicked)
     }
+}
+
+/// The names under which it may be asked.
+fn known_hosts(config: &Config, address: SocketAddr) -> domain::web::Hosts {
+    let hosts = config.server.known(address.ip());
+    if hosts.takes_any() {
+        tracing::info!(
+            "programs may use any host name for this server; list its names in server.hosts to \
+             refuse others, so that no web page can reach it under a name of its own"
+        );
+    }
+    hosts
 }
 
 fn backups(config: &Config, copier: engine::Copier) -> Backups {
@@ -359,31 +370,5 @@ fn unless_there<T>(made: broker::Result<T>, name: &str) -> Result<(), Error> {
         }
         Err(broker::Error::AlreadyExists(..)) => Ok(()),
         Err(source) => Err(Error::Resource { name: name.to_owned(), source }),
-    }
-}
-
-/// Sends a request to gRPC, to what is for gateways, or to REST.
-#[derive(Clone)]
-struct Gate {
-    grpc: Grpc,
-    live: LiveApi,
-    rest: Rest,
-}
-
-impl hyper::service::Service<Request<Incoming>> for Gate {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Answer;
-
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        if grpc::is_grpc(&request) {
-            return self.grpc.call(request);
-        }
-        if live_api::is_live(request.uri().path()) {
-            let live = self.live.clone();
-            return Answer(Box::pin(async move { Ok(live.answer(request).await) }));
-        }
-        let rest = self.rest.clone();
-        Answer(Box::pin(async move { Ok(rest.answer(request).await) }))
     }
 }

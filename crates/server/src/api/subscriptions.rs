@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use broker::{Cursor, Subscription};
 use domain::push::Secret;
-use domain::subscription::{Change, warnings};
+use domain::subscription::{Change, is_fixed, warnings};
 use domain::{ProjectName, SubscriptionName, Timestamp};
 use wire::protobuf::Empty;
 use wire::pubsub;
@@ -65,7 +65,15 @@ impl Api {
     ) -> Result<Warned> {
         let wanted = request.subscription.unwrap_or_default();
         let name = SubscriptionName::parse("subscription.name", &wanted.name)?;
-        let paths = request.update_mask.unwrap_or_default().paths;
+        let mut paths = request.update_mask.unwrap_or_default().paths;
+        if paths.iter().any(|path| is_fixed(path)) {
+            let current = self.broker.subscription(&name)?;
+            let extras = extras.as_ref();
+            paths.retain(|path| !convert::is_unchanged(path, &wanted, extras, &current));
+            if paths.is_empty() {
+                return self.change_subscription(&name, Change::default()).await;
+            }
+        }
         let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
         self.change_subscription(&name, change).await
     }

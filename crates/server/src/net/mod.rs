@@ -5,7 +5,9 @@
 
 mod admission;
 mod body;
+mod budget;
 mod connection;
+mod framing;
 mod stream;
 
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use crate::config::Limits;
 
 use admission::Admission;
 pub(crate) use admission::Connections;
-pub(crate) use body::{Paced, Stalled};
+pub(crate) use body::{Broken, Pace, Paced};
+pub(crate) use budget::{Budget, Charge, Exhausted, Share};
 use connection::Asked;
 pub(crate) use connection::{Front, Held};
 
@@ -51,6 +54,7 @@ pub(crate) async fn serve<F: Front>(
 ) {
     let admission = Arc::new(Admission::new(&limits, connections));
     let settings = Arc::new(connection::Settings::new(&limits));
+    let budget = Budget::new(&limits);
     // Every connection holds a sender, so the channel closes with the last of them.
     let (open, mut all_closed): (Open, _) = mpsc::channel(1);
     let mut is_failing = false;
@@ -83,11 +87,11 @@ pub(crate) async fn serve<F: Front>(
             continue;
         };
         let (front, settings) = (front.clone(), Arc::clone(&settings));
-        let (phase, open) = (phase.clone(), open.clone());
+        let (phase, open, share) = (phase.clone(), open.clone(), budget.share());
         broker::spawn::named("connection", async move {
             let held = Held::new(place, open);
             let front = Asked { front, peer };
-            connection::run(stream, front, &settings, held.clone(), phase).await;
+            connection::run(stream, front, &settings, held.clone(), share, phase).await;
             drop(held);
         });
     }

@@ -51,7 +51,8 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         "ListAttempts" => to_json(&attempts::list(api, request).await?),
-        other => Err(Refusal::call_not_built(other)),
+        "ListSchemas" => to_json(&api.list_schemas(&from_value(request)?)?),
+        other => Err(Refusal::no_such_call(method.service, other)),
     }
 }
 

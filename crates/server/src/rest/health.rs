@@ -10,6 +10,7 @@ use super::known;
 use super::postrider::show_time;
 use crate::api::{About, Api};
 use crate::descriptors::{self, Descriptors};
+use crate::live_api;
 use crate::status::Result;
 
 /// Findings in `/status`, at most.
@@ -54,6 +55,7 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
                 "push": status.push,
             })),
         ),
+        ("liveSubscriptions", Some(live_api::counts(api))),
         ("snapshots", Some(json!(status.snapshots))),
         ("backlogMessages", Some(json!(status.backlog))),
         ("outstanding", Some(json!(status.outstanding))),

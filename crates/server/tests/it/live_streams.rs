@@ -253,7 +253,7 @@ async fn a_gateway_that_never_reads_is_cut_off_and_slows_nobody() {
     register(&rig, "quick", "quick", json!({})).await;
     let mut quick = Events::open(&rig, "quick", "").await;
     let mut slow = TcpStream::connect(rig.address).await.unwrap();
-    slow.write_all(b"GET /internal/v1/gateways/slow/stream HTTP/1.1\r\nhost: x\r\n\r\n")
+    slow.write_all(b"GET /internal/v1/gateways/slow/stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
     let mut head = [0; 15];

@@ -7,6 +7,7 @@
 
 mod attempts;
 mod backups;
+mod browsers;
 mod ending_streams;
 mod exactly_once;
 mod hostile;
@@ -17,9 +18,13 @@ mod live_grpc;
 mod live_interest;
 mod live_rig;
 mod live_streams;
+mod masks;
+mod memory;
 mod messages;
 mod metrics;
+mod missing;
 mod network_faults;
+mod packed;
 mod program;
 mod proxy;
 mod push_settings;

@@ -59,6 +59,7 @@ pub fn endpoint(text: &str) -> Result<Endpoint, String> {
     assert!(!endpoint.host().is_empty() && endpoint.port() > 0, "{text}");
     assert!(!endpoint.host().starts_with('['), "{text}");
     let shown = endpoint.shown();
-    assert!(!shown.contains(['@', '?']), "{shown} shows what may be secret");
+    let authority = shown.split('/').nth(2).unwrap_or_default();
+    assert!(!authority.contains('@') && !shown.contains('?'), "{shown} shows what may be secret");
     Ok(endpoint)
 }

@@ -102,6 +102,7 @@ async fn a_backoff_has_an_end_in_figures_lanes_and_messages() {
     let shown: Vec<_> =
         page.messages.iter().map(|one| one.view.and_then(|view| view.next_attempt_at)).collect();
     assert_eq!(shown, [Some(until), None]);
+    fixture.ack("sub", &leases[1..]).await;
     fixture.clock.advance(HOUR);
     let again = fixture.wait("sub").await;
     fixture.ack("sub", &again).await;

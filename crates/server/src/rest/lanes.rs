@@ -192,6 +192,7 @@ mod tests {
                 {"key": "", "state": "moving", "maxAttempts": 5, "pendingCount": 0},
             ],
             "nextPageToken": "t",
+            "delivery": {"paused": false, "consumers": 0},
         });
         assert_eq!(show(&page), expected);
     }

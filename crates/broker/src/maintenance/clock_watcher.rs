@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use domain::clock::{ClockChange, ClockView};
 
-use crate::audit::AuditAct;
 use crate::broker::Broker;
 
 /// This often both clocks are compared. Whoever deletes by time notices a jump by himself.
@@ -64,14 +63,8 @@ impl Broker {
         let before = self.clock();
         if self.runtime.guard.confirm(&*self.runtime.clock) {
             let ahead = before.clock.suspended.map_or(0, |jump| jump.ahead.as_secs());
-            self.runtime.options.audit.record(&AuditAct {
-                at: self.runtime.clock.wall(),
-                resource: "clock".to_owned(),
-                act: "confirm clock",
-                key: None,
-                message_id: None,
-                details: Some(format!("{ahead} s ahead of the time that has passed")),
-            });
+            let details = format!("{ahead} s ahead of the time that has passed");
+            self.audit("confirm clock", "clock", Some(details));
             go_on(self);
         }
         before

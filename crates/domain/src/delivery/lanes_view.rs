@@ -108,7 +108,7 @@ impl Delivery {
 
     /// How the last delivery of `offset` in the lane `key` failed, if that is known.
     pub fn last_class(&self, key: &str, offset: Offset) -> Option<&'static str> {
-        let trouble = self.lanes.get(self.lanes.find(key)?)?.trouble?;
+        let trouble = self.lanes.get(self.lanes.find(key)?)?.trouble()?;
         (trouble.offset == offset).then_some(trouble.class)
     }
 

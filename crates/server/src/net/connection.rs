@@ -73,13 +73,11 @@ pub(super) struct Asked<F> {
     pub(super) peer: SocketAddr,
 }
 
-impl<F: Front> Service<Request<Incoming>> for Asked<F> {
-    type Response = F::Response;
-    type Error = Infallible;
-    type Future = TaskLocalFuture<Option<SocketAddr>, F::Future>;
+impl<F: Front> Front for Asked<F> {
+    type Answer = TaskLocalFuture<Option<SocketAddr>, F::Answer>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        broker::asked_by(Some(self.peer), self.front.call(request))
+    fn answer(&self, request: Request<Incoming>, share: &Arc<Share>) -> Self::Answer {
+        broker::asked_by(Some(self.peer), self.front.answer(request, share))
     }
 }
 

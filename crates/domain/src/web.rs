@@ -1,8 +1,8 @@
 //! Which requests that a browser may have made are answered.
 //!
-//! A server on a loopback address trusts who reaches it, and every page that is open in a browser on
-//! the same machine reaches it. What the page cannot forge gives it away: the name it was told for
-//! us (`Host`), where it comes from (`Origin`), and what the browser says of both
+//! A server on a loopback address trusts who reaches it, and every page that is open in a browser
+//! on the same machine reaches it. What the page cannot forge gives it away: the name it was told
+//! for us (`Host`), where it comes from (`Origin`), and what the browser says of both
 //! (`Sec-Fetch-Site`). Programs send none but the first.
 
 mod host;

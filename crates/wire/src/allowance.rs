@@ -1,8 +1,8 @@
 //! How much memory the call that is polled on this thread may take.
 //!
 //! Bodies are decoded deep inside the transport, where nobody knows of the server's bounds. So
-//! whoever polls a call says before how much it may hold, and asks after how much it does; both cost
-//! no more than writing a number.
+//! whoever polls a call says before how much it may hold, and asks after how much it does; both
+//! cost no more than writing a number.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! A request's body: it may neither pause nor last for too long, nor take more memory than there is.
+//! A request's body: it may neither pause nor last too long, nor take more memory than there is.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -84,7 +84,7 @@ fn broken(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Refusal {
     }
 }
 
-/// Unpacks a body step by step, so that a short one cannot make a long one that nobody has room for.
+/// Unpacks a body step by step: a short one cannot make a long one that nobody has room for.
 fn unpack(packed: &[u8]) -> Result<Bytes> {
     let mut text = BytesMut::new();
     let mut step = [0; 16 << 10];

@@ -120,8 +120,8 @@ impl Rest {
     }
 }
 
-/// The verb that a request means. Programs that can send no PATCH say so in a header of a POST; other
-/// headers of that name mean nothing.
+/// The verb that a request means. Programs that can send no PATCH say so in a header of a POST;
+/// other headers of that name mean nothing.
 fn verb(head: &Parts) -> &str {
     const OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
     let meant = head.headers.get(OVERRIDE).filter(|_| head.method == Method::POST);

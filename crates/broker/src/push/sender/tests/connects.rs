@@ -284,6 +284,7 @@ async fn connections_kept_for_later_make_room_for_new_ones() {
     for peer in &peers {
         assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
         assert!(fixture.sender.pool.kept() <= 2);
+        fixture.clock.advance(SECOND);
     }
     assert_eq!(fixture.sender.pool.kept(), 2);
     // The two used last were kept, and are used again.

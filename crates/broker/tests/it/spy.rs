@@ -12,6 +12,7 @@ use storage::{
     Batch, Commit, Error, Future, Keep, Listener, MessageLog, Position, ReadLimit, Receipt, Result,
     TailRead, Trimmed,
 };
+use tokio::sync::oneshot;
 
 pub(crate) struct SpyLog {
     inner: Arc<dyn MessageLog>,
@@ -25,6 +26,9 @@ pub(crate) struct SpyLog {
     pub(crate) is_full: AtomicBool,
     /// Everything is refused.
     pub(crate) is_broken: AtomicBool,
+    /// Barriers are not answered.
+    pub(crate) holds_barriers: AtomicBool,
+    held: Mutex<Vec<oneshot::Sender<Result<Position>>>>,
 }
 
 /// Tells the latest listener, that of the broker opened last.
@@ -70,6 +74,8 @@ impl SpyLog {
             is_far: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            holds_barriers: AtomicBool::new(false),
+            held: Mutex::default(),
         })
     }
 
@@ -93,6 +99,11 @@ impl SpyLog {
         self.trims.swap(0, Ordering::SeqCst)
     }
 
+    /// How many barriers wait for ever.
+    pub(crate) fn held_barriers(&self) -> usize {
+        self.held.lock().len()
+    }
+
     fn refusal(&self, commit: &Commit) -> Option<Error> {
         if self.is_broken.load(Ordering::SeqCst) {
             return Some(Error::Unavailable(Arc::new(io::Error::other("broken"))));
@@ -106,6 +117,12 @@ impl MessageLog for SpyLog {
     fn commit(&self, commit: Commit) -> Receipt {
         if let Some(error) = self.refusal(&commit) {
             return Receipt::ready(Err(error));
+        }
+        let is_barrier = commit.appends.is_empty() && commit.progress.is_empty();
+        if is_barrier && self.holds_barriers.load(Ordering::SeqCst) {
+            let (sender, receiver) = oneshot::channel();
+            self.held.lock().push(sender);
+            return Receipt::waiting(receiver);
         }
         let receipt = self.inner.commit(commit.clone());
         // Only now: what is known here has its place in the log's queue.

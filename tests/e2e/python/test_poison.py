@@ -15,6 +15,7 @@ PUSHED = 2_000
 BATCH = 1_000
 ATTEMPTS = 5
 POISON = b"poison"
+BAD = "bad"
 KEYS = ["ann", "bob", "cid", "dan"]
 
 
@@ -34,19 +35,23 @@ def policy(topic):
     return {"dead_letter_topic": topic, "max_delivery_attempts": ATTEMPTS}
 
 
-def consume(clients, name, wanted, give_back):
-    """Pulls until so many good ones have come; what came, in order, poison among it."""
-    came, good = [], 0
-    while good < wanted:
+def consume(clients, name, ordered, wanted, give_back):
+    """Pulls until all that is wanted has come since the poison went; what came, in order."""
+    came, missing, bad_count = [], set(wanted), 0
+    while missing or bad_count < ATTEMPTS:
         received = clients.pull(name, BATCH)
         came += data(received)
         bad = [one for one in received if one.message.data == POISON]
         rest = [one for one in received if one.message.data != POISON]
-        good += len(rest)
         if rest:
             clients.ack(name, rest)
+        missing -= set(data(rest))
         if bad:
             give_back(bad)
+            bad_count += 1
+            # What is behind it in its lane comes again with it, and once more when it has gone.
+            if ordered:
+                missing |= {one.message.data for one in rest if one.message.ordering_key == BAD}
     return came
 
 
@@ -61,21 +66,23 @@ def test_pulled_it_becomes_a_letter_after_its_attempts_and_nobody_else_waits(
     name = clients.subscription(
         topic, dead_letter_policy=policy(dead), enable_message_ordering=ordered
     )
-    behind = [{"data": b"behind %d" % n, "ordering_key": "bad"} for n in range(3)]
-    poison = [{"data": POISON, "ordering_key": "bad"}, *behind]
+    behind = [b"behind %d" % n for n in range(3)]
+    poison = [{"data": one, "ordering_key": BAD} for one in (POISON, *behind)]
     publish_all(clients, topic, GOOD, poison)
+    good = [b"%d" % n for n in range(GOOD)]
     seconds = 0 if how == "nack" else 1
-    came = consume(clients, name, GOOD + 3, lambda bad: clients.modify(name, bad, seconds))
+    came = consume(
+        clients, name, ordered, [*good, *behind], lambda bad: clients.modify(name, bad, seconds)
+    )
     (letter,) = clients.pull_exactly(letters, 1)
     assert (letter.message.data, letter.message.attributes["attempts"]) == (POISON, str(ATTEMPTS))
     assert came.count(POISON) == ATTEMPTS
-    good = [one for one in came if one != POISON]
-    assert len(good) == len(set(good)) == GOOD + 3, "each good one once"
+    assert sorted(one for one in came if one.isdigit()) == sorted(good), "each good one once"
+    last = {one: at for at, one in enumerate(came)}
     if ordered:
-        last = len(came) - 1 - came[::-1].index(POISON)
-        assert [came.index(one["data"]) > last for one in behind] == [True] * 3
+        assert all(last[one] > last[POISON] for one in behind), "what is behind it waits for it"
         for key in range(4):
-            lane = [int(one) for one in good if one.isdigit() and int(one) % 4 == key]
+            lane = [int(one) for one in came if one.isdigit() and int(one) % 4 == key]
             assert lane == sorted(lane)
     assert clients.pull_now(name) == [] and clients.pull_now(letters) == []
 

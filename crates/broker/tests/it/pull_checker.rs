@@ -21,11 +21,15 @@ use crate::fixture::decoded;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Waiting,
-    Leased { consumer: u64 },
+    Leased {
+        consumer: u64,
+    },
     /// Acked behind an unsettled record of its lane.
     Provisional,
     /// Until something later is durable, a crash may take it back.
-    Settled { is_durable: bool },
+    Settled {
+        is_durable: bool,
+    },
     /// Settled or waiting: a crash, or an owner who gives it up, has decided.
     Unsure,
 }
@@ -98,7 +102,10 @@ impl PullChecker {
         let known = Known {
             ordering: settings.ordering(),
             exactly_once: settings.exactly_once,
-            attempts_max: settings.dead_letter_policy.as_ref().map(|policy| policy.max_delivery_attempts),
+            attempts_max: settings
+                .dead_letter_policy
+                .as_ref()
+                .map(|policy| policy.max_delivery_attempts),
             kind: kind.map(str::to_owned),
             records: BTreeMap::new(),
             letters: BTreeMap::new(),
@@ -371,7 +378,8 @@ impl Known {
         if letters.len() > 1 {
             return Some(format!("X1 {original} became the letters {letters:?}"));
         }
-        let (record, max) = (self.records.get_mut(&original), self.attempts_max.unwrap_or(u32::MAX));
+        let (record, max) =
+            (self.records.get_mut(&original), self.attempts_max.unwrap_or(u32::MAX));
         match record {
             Some(record) if record.failures < max => {
                 Some(format!("X1 {original} became a letter after {} failures", record.failures))

@@ -245,13 +245,7 @@ impl Rounds {
         self.take_from(broker, held, &name, at).await
     }
 
-    async fn take_from(
-        &mut self,
-        broker: &Broker,
-        held: &mut Held,
-        name: &str,
-        at: usize,
-    ) -> Step {
+    async fn take_from(&mut self, broker: &Broker, held: &mut Held, name: &str, at: usize) -> Step {
         let Held { streams, leases, opened } = held;
         let streams = streams.entry(name.to_owned()).or_insert_with(|| {
             let flow = Flow { messages_max: 12, bytes_max: 0 };
@@ -372,12 +366,7 @@ impl Rounds {
         self.replay_of(broker, name, some).await
     }
 
-    async fn replay_of(
-        &mut self,
-        broker: &Broker,
-        name: &str,
-        letters: Vec<(u64, u64)>,
-    ) -> Step {
+    async fn replay_of(&mut self, broker: &Broker, name: &str, letters: Vec<(u64, u64)>) -> Step {
         if letters.is_empty() {
             return Ok(());
         }
@@ -448,8 +437,16 @@ async fn create(broker: &Broker, checker: &mut PullChecker) {
     let undertaker = settings(&topic_name("dead"), "undertaker");
     broker.create_subscription(undertaker).await.unwrap();
     for name in [
-        "plain", "keys", "fifo", "once", "once-keys", "filtered", "letters", "letters-keys",
-        "sought", "sought-keys",
+        "plain",
+        "keys",
+        "fifo",
+        "once",
+        "once-keys",
+        "filtered",
+        "letters",
+        "letters-keys",
+        "sought",
+        "sought-keys",
     ] {
         let is = |word: &str| name.split('-').any(|part| part == word);
         let gives_up = is("letters").then(|| dead_letters_to("dead")).flatten();
@@ -459,7 +456,8 @@ async fn create(broker: &Broker, checker: &mut PullChecker) {
             exactly_once: is("once") || is("sought"),
             retain_acked_messages: is("sought"),
             dead_letter_policy: gives_up,
-            filter: is("filtered").then(|| Filter::parse("filter", "attributes.kind = \"a\"").unwrap()),
+            filter: is("filtered")
+                .then(|| Filter::parse("filter", "attributes.kind = \"a\"").unwrap()),
             ack_deadline: DEADLINE,
             ..settings(&topic(), name)
         };

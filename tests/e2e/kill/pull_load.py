@@ -9,6 +9,7 @@ import queue
 import random
 import threading
 import time
+from http.client import HTTPException
 
 import grpc
 
@@ -63,7 +64,7 @@ class PullLoad:
             except grpc.RpcError as error:
                 if not self.is_expected(error):
                     self.breakdowns.append(f"{target.__name__}: {error.code()} {error.details()}")
-            except (ValueError, OSError, AssertionError) as error:
+            except (ValueError, OSError, HTTPException, AssertionError) as error:
                 # A call on a channel that was closed, or to a server that was killed.
                 if not self.is_ending:
                     self.breakdowns.append(f"{target.__name__}: {error!r}")

@@ -34,7 +34,7 @@ cargo xtask <command>
   tidy                  house rules: columns, words, leftovers, direction of dependencies
   test [--only STAGE]   everything: Rust tests, then the built program with the official clients
   kill [--rounds N] [--seed S]
-                        kill -9 rounds under load (100 rounds)
+                        kill -9 rounds under load, plain, pull and push (100 each)
   sim [--seeds N] [--seed S] [--cases N] [--pairs N] [--fuzz-seconds N]
                         the model of delivery from many more seeds (20,000), or from one alone;
                         the property and fault tests with many more cases (20,000); the index of

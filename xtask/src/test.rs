@@ -10,8 +10,11 @@ use crate::process::{Said, cargo, command, exists, run_and_keep};
 use crate::stages::{Count, Stages};
 use crate::{examples, fuzz, place, process, setup};
 
-/// Rounds of kill -9 in the test command.
-const KILL_ROUNDS: &str = "100";
+/// Rounds of kill -9 in the test command, by program. Those under push load are among the Python
+/// tests.
+const KILL_ROUNDS: [(&str, &str); 2] = [("rounds.py", "100"), ("pull_rounds.py", "60")];
+/// Every program of such rounds.
+const KILL_PROGRAMS: [&str; 3] = ["rounds.py", "pull_rounds.py", "push_rounds.py"];
 
 type Stage = (&'static str, fn() -> Result<Count>);
 
@@ -25,7 +28,7 @@ const STAGES: [Stage; 10] = [
     ("python", python),
     ("node", node),
     ("examples", examples::run_all),
-    ("kill", || kill_rounds(KILL_ROUNDS, None)),
+    ("kill", || kill_rounds(&KILL_ROUNDS, None)),
     ("bench", bench),
 ];
 
@@ -68,7 +71,7 @@ pub(crate) fn soak(minutes: &str) -> Result<()> {
 pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
     let mut stages = Stages::default();
     if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
-        stages.run("kill", || kill_rounds(rounds, seed));
+        stages.run("kill", || kill_rounds(&KILL_PROGRAMS.map(|program| (program, rounds)), seed));
     }
     stages.finish()
 }
@@ -195,12 +198,21 @@ fn node() -> Result<Count> {
     counted(&mut for_e2e(command), Format::Node)
 }
 
-fn kill_rounds(rounds: &str, seed: Option<&str>) -> Result<Count> {
-    let mut command = python_command(&["tests/e2e/kill/rounds.py", "--rounds", rounds]);
-    if let Some(seed) = seed {
-        command.args(["--seed", seed]);
+/// Runs each of the programs for as many rounds; those that passed and failed in all.
+fn kill_rounds(programs: &[(&str, &str)], seed: Option<&str>) -> Result<Count> {
+    let mut total = Count::default();
+    for (program, rounds) in programs {
+        let path = format!("tests/e2e/kill/{program}");
+        let mut command = python_command(&[&path, "--rounds", rounds]);
+        if let Some(seed) = seed {
+            command.args(["--seed", seed]);
+        }
+        println!("{program}");
+        let count = counted(&mut command, Format::Pytest)?;
+        total.passed += count.passed;
+        total.failed += count.failed;
     }
-    counted(&mut command, Format::Pytest)
+    Ok(total)
 }
 
 fn bench() -> Result<Count> {

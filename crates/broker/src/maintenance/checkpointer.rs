@@ -104,62 +104,64 @@ async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
 async fn checkpoint(broker: &Broker) -> Result<()> {
     let runtime = &broker.runtime;
     let position = runtime.log.position();
-    let mut taken = Taken::take(runtime);
+    let (taken, progress) = Taken::from(runtime);
+    let forgotten = taken.forgotten.clone();
     let clock = Some(runtime.guard.mark(&*runtime.clock));
-    let (progress, forgotten) = (taken.progress(), taken.forgotten.clone());
     save(broker, Checkpoint { position, progress, forgotten, clock }).await?;
-    taken.mark_saved();
+    taken.note_saved();
     Ok(())
 }
 
-/// What one checkpoint is to save. Unless it is saved it is put back where it was, also when the
-/// checkpoint is broken off half way: the next one moves the position past its frames.
-struct Taken<'a> {
-    runtime: &'a Runtime,
-    subscriptions: Vec<(Arc<Subscription>, Progress)>,
-    desks: Vec<(Arc<Desk>, Vec<(SubscriptionId, Progress)>)>,
+/// What a checkpoint has taken off the lists of what changed. Until it is saved it belongs there:
+/// a chore that is ended half-way must not make the next checkpoint, whose position is a later
+/// one, leave it out.
+struct Taken<'broker> {
+    runtime: &'broker Runtime,
+    subscriptions: Vec<(Arc<Subscription>, Cursor)>,
+    desks: Vec<(Arc<Desk>, Vec<SubscriptionId>)>,
     forgotten: Vec<SubscriptionId>,
-    is_saved: bool,
 }
 
-impl<'a> Taken<'a> {
-    fn take(runtime: &'a Runtime) -> Self {
+impl<'broker> Taken<'broker> {
+    /// Takes all there is, with the states to be saved.
+    fn from(runtime: &'broker Runtime) -> (Self, Vec<(SubscriptionId, Progress)>) {
         let (subscriptions, forgotten) = runtime.changed.take();
-        let captured = subscriptions.into_iter().filter_map(|subscription| {
-            let state = subscription.capture()?;
-            Some((subscription, state))
-        });
-        let subscriptions = captured.collect();
-        let desks = runtime.changed.take_desks().into_iter();
-        let desks = desks.map(|desk| (Arc::clone(&desk), desk.capture())).collect();
-        Self { runtime, subscriptions, desks, forgotten, is_saved: false }
-    }
-
-    fn progress(&self) -> Vec<(SubscriptionId, Progress)> {
-        let states = self.subscriptions.iter().map(|(one, state)| (one.id(), state.clone()));
-        states.chain(self.desks.iter().flat_map(|(_, marks)| marks.iter().cloned())).collect()
-    }
-
-    fn mark_saved(&mut self) {
-        self.is_saved = true;
-        let now = self.runtime.clock.wall();
-        for (subscription, state) in &self.subscriptions {
-            subscription.mark_saved(Cursor::of(state, now));
+        let mut taken = Self { runtime, subscriptions: Vec::new(), desks: Vec::new(), forgotten };
+        let mut progress = Vec::with_capacity(subscriptions.len());
+        for subscription in subscriptions {
+            if let Some(state) = subscription.capture() {
+                let cursor = Cursor::of(&state, runtime.clock.wall());
+                progress.push((subscription.id(), state));
+                taken.subscriptions.push((subscription, cursor));
+            }
         }
+        for desk in runtime.changed.take_desks() {
+            let marks = desk.capture();
+            taken.desks.push((desk, marks.iter().map(|(id, _)| *id).collect()));
+            progress.extend(marks);
+        }
+        (taken, progress)
+    }
+
+    fn note_saved(mut self) {
+        for (subscription, cursor) in std::mem::take(&mut self.subscriptions) {
+            subscription.mark_saved(cursor);
+        }
+        self.desks.clear();
+        self.forgotten.clear();
     }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if self.is_saved {
-            return;
-        }
         let changed = &self.runtime.changed;
-        self.subscriptions.iter().for_each(|(subscription, _)| subscription.mark_changed());
-        for (desk, marks) in &self.desks {
-            desk.mark_changed(changed, marks.iter().map(|(id, _)| *id));
+        for (subscription, _) in std::mem::take(&mut self.subscriptions) {
+            subscription.mark_changed();
         }
-        self.forgotten.drain(..).for_each(|id| changed.forget(id));
+        for (desk, ids) in std::mem::take(&mut self.desks) {
+            desk.mark_changed(changed, ids);
+        }
+        std::mem::take(&mut self.forgotten).into_iter().for_each(|id| changed.forget(id));
     }
 }
 

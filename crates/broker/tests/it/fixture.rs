@@ -1,10 +1,12 @@
 //! A broker, a clock in the test's hand, and short words for what tests do.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use broker::{Audit, AuditAct, Broker, Clock, Options, Subscription};
+use broker::{Audit, AuditAct, Broker, Clock, Consumer, Options, Subscription};
 use bytes::Bytes;
 use domain::delivery::{AckId, Lease};
 use domain::{DeadLetterPolicy, Message, Moment, SubscriptionName, Timestamp, TopicName, Uptime};
@@ -222,6 +224,21 @@ pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it never came to hold");
+}
+
+/// A consumer that has nothing is asked so often, while the broker reads.
+const TRIES: usize = 40;
+
+/// The next leases of a stream, if there are any.
+pub(crate) async fn leases_now(stream: &mut Consumer) -> broker::Result<Vec<Lease>> {
+    for _ in 0..TRIES {
+        let next = poll_fn(|context| stream.poll_lease(context));
+        if let Poll::Ready(leases) = futures::poll!(next) {
+            return leases;
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(Vec::new())
 }
 
 /// Lets every task run that can, so that what must not happen has had its chance.

@@ -12,6 +12,7 @@ use storage::{
     Batch, Commit, Error, Future, Keep, Listener, MessageLog, Position, ReadLimit, Receipt, Result,
     TailRead, Trimmed,
 };
+use tokio::sync::oneshot;
 
 pub(crate) struct SpyLog {
     inner: Arc<dyn MessageLog>,
@@ -27,6 +28,9 @@ pub(crate) struct SpyLog {
     pub(crate) is_broken: AtomicBool,
     /// What happens between a commit and its caller's next step.
     between: Mutex<Option<Between>>,
+    /// Barriers are not answered.
+    pub(crate) holds_barriers: AtomicBool,
+    held: Mutex<Vec<oneshot::Sender<Result<Position>>>>,
 }
 
 type Between = (Box<dyn Fn(&Commit) -> bool + Send>, Box<dyn FnOnce(&SpyLog) + Send>);
@@ -75,6 +79,8 @@ impl SpyLog {
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             between: Mutex::default(),
+            holds_barriers: AtomicBool::new(false),
+            held: Mutex::default(),
         })
     }
 
@@ -117,6 +123,11 @@ impl SpyLog {
         self.trims.swap(0, Ordering::SeqCst)
     }
 
+    /// How many barriers wait for ever.
+    pub(crate) fn held_barriers(&self) -> usize {
+        self.held.lock().len()
+    }
+
     fn refusal(&self, commit: &Commit) -> Option<Error> {
         if self.is_broken.load(Ordering::SeqCst) {
             return Some(Error::Unavailable(Arc::new(io::Error::other("broken"))));
@@ -130,6 +141,12 @@ impl MessageLog for SpyLog {
     fn commit(&self, commit: Commit) -> Receipt {
         if let Some(error) = self.refusal(&commit) {
             return Receipt::ready(Err(error));
+        }
+        let is_barrier = commit.appends.is_empty() && commit.progress.is_empty();
+        if is_barrier && self.holds_barriers.load(Ordering::SeqCst) {
+            let (sender, receiver) = oneshot::channel();
+            self.held.lock().push(sender);
+            return Receipt::waiting(receiver);
         }
         let between = self.take_between(&commit);
         let receipt = self.inner.commit(commit.clone());

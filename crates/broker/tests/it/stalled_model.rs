@@ -86,8 +86,7 @@ impl Model {
     fn serve(&mut self) {
         for (stream, manner) in &mut self.streams {
             if stream.is_woken() && *manner == Manner::Asks {
-                let leases =
-                    if self.random.one_in(8) { stream.ask() } else { stream.ask_all() };
+                let leases = if self.random.one_in(8) { stream.ask() } else { stream.ask_all() };
                 self.leased.extend(texts(&leases));
             }
         }

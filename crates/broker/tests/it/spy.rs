@@ -18,6 +18,7 @@ pub(crate) struct SpyLog {
     inner: Arc<dyn MessageLog>,
     told: Arc<Told>,
     commits: Mutex<Vec<Commit>>,
+    appended: AtomicUsize,
     reads: AtomicUsize,
     trims: Arc<AtomicUsize>,
     /// Nothing is in memory, and one record is read at a time.
@@ -37,11 +38,15 @@ type Between = (Box<dyn Fn(&Commit) -> bool + Send>, Box<dyn FnOnce(&SpyLog) + S
 
 /// Tells the latest listener, that of the broker opened last.
 #[derive(Default)]
-struct Told(Mutex<Option<Arc<dyn Listener>>>);
+struct Told {
+    listener: Mutex<Option<Arc<dyn Listener>>>,
+    /// How often it was told of records.
+    times: AtomicUsize,
+}
 
 impl Told {
     fn latest(&self) -> Option<Arc<dyn Listener>> {
-        self.0.lock().clone()
+        self.listener.lock().clone()
     }
 }
 
@@ -50,6 +55,7 @@ impl Listener for Told {
         if let Some(listener) = self.latest() {
             listener.visible(ends);
         }
+        self.times.fetch_add(1, Ordering::SeqCst);
     }
 
     fn pressed(&self) {
@@ -73,6 +79,7 @@ impl SpyLog {
             inner,
             told,
             commits: Mutex::default(),
+            appended: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
             trims: Arc::default(),
             is_far: AtomicBool::new(false),
@@ -106,6 +113,11 @@ impl SpyLog {
     /// How far the log is durable.
     pub(crate) fn synced(&self) -> u64 {
         self.inner.position().0
+    }
+
+    /// Whether the broker was told of everything that was appended, which is after the answer.
+    pub(crate) fn has_told_all(&self) -> bool {
+        self.told.times.load(Ordering::SeqCst) >= self.appended.load(Ordering::SeqCst)
     }
 
     /// How often the disk was read.
@@ -152,6 +164,9 @@ impl MessageLog for SpyLog {
         let receipt = self.inner.commit(commit.clone());
         if let Some(between) = between {
             between(self);
+        }
+        if receipt.refused().is_none() && !commit.appends.is_empty() {
+            self.appended.fetch_add(1, Ordering::SeqCst);
         }
         // Only now: what is known here has its place in the log's queue.
         self.commits.lock().push(commit);
@@ -201,7 +216,7 @@ impl MessageLog for SpyLog {
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
-        *self.told.0.lock() = Some(listener);
+        *self.told.listener.lock() = Some(listener);
     }
 
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {

@@ -25,6 +25,10 @@ pub struct Status {
     pub backlog: u64,
     /// Leases that are not settled, all together.
     pub outstanding: u64,
+    /// Lanes that wait for something other than consumers, halted ones included.
+    pub lanes_blocked: u64,
+    /// Lanes that wait for an operator.
+    pub lanes_halted: u64,
     /// Dead letters that nobody has dealt with.
     pub dead_letters_waiting: u64,
     /// Replays that run.
@@ -39,7 +43,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
-    /// `dead_letters_stuck`.
+    /// `clock_jumped`, `dead_letters_stuck`, `lanes_halted`.
     pub code: &'static str,
     /// The subscription or topic it is about; `None` = the whole server.
     pub resource: Option<String>,
@@ -73,11 +77,14 @@ impl Broker {
             status.outstanding += subscription.outstanding() as u64;
             status.indexed += subscription.indexed();
             status.dead_letters_waiting += self.dead_letters_waiting(subscription.name());
-            if let Some(problem) = subscription.dead_letter_error()
-                && status.degraded.len() < DEGRADED_MAX
-            {
-                status.degraded.push(stuck(subscription.name().to_string(), problem));
-            }
+            let waits = subscription.waits();
+            status.lanes_blocked += waits.lanes_blocked as u64;
+            status.lanes_halted += waits.lanes_halted as u64;
+            let name = || subscription.name().to_string();
+            let stuck = subscription.dead_letter_error().map(|problem| stuck(name(), problem));
+            let halted = (waits.lanes_halted > 0).then(|| halted(name(), waits.lanes_halted));
+            let left = DEGRADED_MAX.saturating_sub(status.degraded.len());
+            status.degraded.extend(stuck.into_iter().chain(halted).take(left));
         }
         status
     }
@@ -109,7 +116,21 @@ impl Broker {
             remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
                      their lanes, or seek past them",
         });
-        full.into_iter().chain(damaged).collect()
+        full.into_iter().chain(damaged).chain(self.clock_jumped()).collect()
+    }
+
+    fn clock_jumped(&self) -> Option<Degraded> {
+        let jump = self.clock().clock.suspended?;
+        Some(Degraded {
+            code: "clock_jumped",
+            resource: None,
+            problem: format!(
+                "the clock is {} s ahead of the time that passed",
+                jump.ahead.as_secs()
+            ),
+            remedy: "no message is too old and nothing expires until the time is confirmed: set \
+                     the clock right, or run `postrider clock confirm` if it is right",
+        })
     }
 
     /// What is worth putting right about the subscriptions and topics of `project`; of all with
@@ -125,6 +146,17 @@ impl Broker {
             findings.retain(|finding| finding.resource.starts_with(&prefix));
         }
         findings
+    }
+}
+
+fn halted(resource: String, lanes: usize) -> Degraded {
+    let lanes = if lanes == 1 { "1 lane waits".to_owned() } else { format!("{lanes} lanes wait") };
+    Degraded {
+        code: "lanes_halted",
+        resource: Some(resource),
+        problem: format!("{lanes} for an operator: a message was tried as often as it may be"),
+        remedy: "nothing more of these lanes is delivered, others go on: postrider lane list shows \
+                 them, postrider lane release tries again, postrider lane skip gives the message up",
     }
 }
 

@@ -66,7 +66,7 @@ impl Api {
             let problem = format!("backup {name} exists already; choose another name");
             return Err(Refusal::new(Code::AlreadyExists, problem));
         }
-        let copied = copy(backups, folder.clone(), turn).await?;
+        let copied = self.copy(backups, name, folder.clone(), turn).await?;
         Ok(Backup { name: name.to_owned(), folder, copied, duration: self.now().since(begun) })
     }
 
@@ -83,8 +83,13 @@ impl Api {
         let backups = self.the_backups()?;
         let folder = backups.folder.join(checked(name)?);
         let turn = backups.turn()?;
+        let (broker, peer) = (Arc::clone(&self.broker), broker::asking_peer());
+        let resource = format!("backups/{name}");
         let removed = blocking(move || {
             let removed = engine::remove_backup(&folder);
+            if removed.is_ok() {
+                broker.audit_of(peer, "delete backup", resource, None);
+            }
             drop(turn);
             match removed {
                 Err(storage::Error::NotFound) => Ok(false),
@@ -92,10 +97,7 @@ impl Api {
             }
         });
         match removed.await? {
-            true => {
-                tracing::info!(name, "a backup was deleted");
-                Ok(())
-            }
+            true => Ok(()),
             false => Err(Refusal::new(Code::NotFound, format!("backup {name} not found"))),
         }
     }
@@ -107,17 +109,29 @@ impl Api {
             Refusal::new(Code::FailedPrecondition, problem)
         })
     }
-}
 
-async fn copy(backups: &Backups, to: PathBuf, turn: OwnedMutexGuard<()>) -> Result<Copied> {
-    let (copier, others) = (backups.copier.clone(), backups.others.clone());
-    let copying = blocking(move || {
-        let copied = copier.copy(&to, &others);
-        // Here and not with the caller, who may go away before.
-        drop(turn);
-        copied
-    });
-    copying.await
+    async fn copy(
+        &self,
+        backups: &Backups,
+        name: &str,
+        to: PathBuf,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<Copied> {
+        let (copier, others) = (backups.copier.clone(), backups.others.clone());
+        let (broker, peer) = (Arc::clone(&self.broker), broker::asking_peer());
+        let resource = format!("backups/{name}");
+        let copying = blocking(move || {
+            let copied = copier.copy(&to, &others);
+            // Here and not with the caller, who may go away before.
+            if copied.is_ok() {
+                let details = Some(format!("to {}", to.display()));
+                broker.audit_of(peer, "backup", resource, details);
+            }
+            drop(turn);
+            copied
+        });
+        copying.await
+    }
 }
 
 /// Does something with files where that holds up nobody; to its end, though the caller goes away.

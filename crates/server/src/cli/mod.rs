@@ -4,6 +4,7 @@ mod alerts;
 mod attempts;
 mod backup;
 mod client;
+mod clock;
 mod completions;
 mod config;
 mod create;
@@ -16,6 +17,7 @@ mod live;
 mod materialize;
 mod messages;
 mod names;
+mod obstacles;
 mod output;
 mod progress_bar;
 mod publish;
@@ -139,6 +141,9 @@ enum Command {
     /// Have the server copy its store while it goes on.
     #[command(after_help = help(backup::EXAMPLES))]
     Backup(backup::Arguments),
+    /// Show whether the server believes its clock; confirm that it is right.
+    #[command(after_help = help(clock::EXAMPLES))]
+    Clock(clock::Arguments),
     /// Check every checksum of a data folder that no server is using; change nothing.
     #[command(after_help = help(verify::EXAMPLES))]
     Verify(verify::Arguments),
@@ -358,6 +363,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Materialize(arguments) => materialize::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Clock(arguments) => clock::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Config(Config::Show { default, json, settings }) => {
             config::show(default, json, settings)

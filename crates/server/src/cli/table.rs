@@ -1,5 +1,6 @@
 //! Tables and lists of facts for people.
 
+use domain::text::shortened;
 use serde_json::Value;
 
 use crate::terminal::harmless_line;
@@ -98,6 +99,11 @@ pub(super) fn bytes(value: &Value) -> String {
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
+/// An error, quoted: one that is too long loses its middle, since its end says what to do.
+pub(super) fn quoted_error(text: &str, bytes_max: usize) -> String {
+    quoted(&shortened(text, bytes_max), bytes_max)
+}
+
 /// Text that may hold anything: quoted, and cut off behind so many characters.
 pub(super) fn quoted(text: &str, chars_max: usize) -> String {
     let shown: String = text.chars().take(chars_max).collect();
@@ -142,5 +148,6 @@ mod tests {
         assert_eq!(plain(&numbers), "1.133, 0.615, 3, 9007199254740993");
         assert_eq!(quoted("line\nbreak", 120), r#""line\nbreak""#);
         assert_eq!(quoted("long", 2), "\"lo\"…");
+        assert_eq!(quoted_error("what is wrong: what to do", 13), "\"what …to do\"");
     }
 }

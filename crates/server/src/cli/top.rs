@@ -314,7 +314,7 @@ mod tests {
         let shown = screen(&view, Room::default());
         assert_eq!(shown[0], "t  2 dead letters waiting  1 stuck");
         let cells: Vec<&str> = shown[3].split_whitespace().collect();
-        let expected = ["b", "4", "-", "-", "-", "0", "0", "0", "2", "2", "-", "7s", "-"];
+        let expected = ["b", "4", "-", "-", "-", "0", "0", "0", "2", "2", "-", "7s", "-", "-"];
         assert_eq!(cells, expected);
         assert!(shown.last().unwrap().starts_with("t "), "{shown:?}");
     }

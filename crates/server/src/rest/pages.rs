@@ -20,7 +20,7 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
             Ok(Some(Reply::Json(to_json(&status)?)))
         }
         ("GET", "/healthz") => text(StatusCode::OK, "ok\n"),
-        ("GET", "/readyz") if rest.is_ready() => text(StatusCode::OK, "ready\n"),
+        ("GET", "/readyz") if rest.is_ready() => text(StatusCode::OK, readiness(rest)),
         ("GET", "/readyz") => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         ("GET", "/alerts") => alerts(rest),
         ("GET", _) => match path.strip_suffix("/cursor") {
@@ -28,6 +28,16 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
             None => Ok(None),
         },
         _ => Ok(None),
+    }
+}
+
+/// A clock that is not believed keeps nobody from publishing and consuming, so it is ready; were
+/// it not, a server that was off for a night would take no calls until somebody came.
+fn readiness(rest: &Rest) -> &'static str {
+    if rest.0.api.broker().clock().clock.suspended.is_some() {
+        "ready\nthe clock jumped forward: retention and expiry are suspended, see postrider clock\n"
+    } else {
+        "ready\n"
     }
 }
 

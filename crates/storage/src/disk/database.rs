@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::{Offset, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Moment, Offset, SubscriptionId, Timestamp, TopicId, Uptime};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
@@ -52,6 +52,13 @@ pub(super) enum Meta {
     Serial,
     /// Seeds the checksums of records.
     Secret,
+    /// Not zero in a copy that nobody has taken into use.
+    Copy,
+    /// The mark of the clock: the time as far as it is believed.
+    Clock,
+    /// In which life of the machine that was, and how long after its beginning; zero = not known.
+    ClockBoot,
+    ClockUptime,
 }
 
 impl Meta {
@@ -64,6 +71,10 @@ impl Meta {
             Self::LowestFile => "lowest_file",
             Self::Serial => "serial",
             Self::Secret => "secret",
+            Self::Copy => "copy",
+            Self::Clock => "clock",
+            Self::ClockBoot => "clock_boot",
+            Self::ClockUptime => "clock_uptime",
         }
     }
 }
@@ -173,6 +184,16 @@ impl Database {
         })
     }
 
+    /// Whether it is a copy that nobody has taken into use.
+    pub(super) fn is_copy(&self) -> Result<bool> {
+        Ok(get_meta(&*self.connection()?, Meta::Copy)?.unwrap_or(0) != 0)
+    }
+
+    /// Takes it for a copy that nobody has taken into use.
+    pub(super) fn mark_copy(&self) -> Result<()> {
+        self.write(|transaction| put_meta(transaction, Meta::Copy, 1))
+    }
+
     /// The count of changes of entries.
     pub(super) fn serial(&self) -> Result<u64> {
         Ok(get_meta(&*self.connection()?, Meta::Serial)?.unwrap_or(0))
@@ -221,10 +242,21 @@ impl Database {
         let copy = Self::of(Connection::open(path)?, path);
         copy.write(|transaction| {
             let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + OPENS_AHEAD;
-            put_meta(transaction, Meta::Opens, opens)
+            put_meta(transaction, Meta::Opens, opens)?;
+            put_meta(transaction, Meta::Copy, 1)
         })?;
         copy.close();
         sync_file(path)
+    }
+
+    /// The mark of the clock that was saved last.
+    pub(super) fn clock_mark(&self) -> Result<Option<ClockMark>> {
+        let connection = self.connection()?;
+        let Some(wall) = get_meta(&connection, Meta::Clock)? else { return Ok(None) };
+        let boot = get_meta(&connection, Meta::ClockBoot)?.filter(|&boot| boot != 0);
+        let time = get_meta(&connection, Meta::ClockUptime)?.unwrap_or(0);
+        let uptime = boot.map(|boot| Uptime { boot, time: Moment(time) });
+        Ok(Some(ClockMark { wall: Timestamp(wall), uptime }))
     }
 
     /// The checkpointed progress of a subscription, as it was encoded.
@@ -322,6 +354,17 @@ pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusql
     let TopicRow { id, next, low, last_time } = topic;
     statement.execute([id.0, next.0, low.0, last_time.0].map(u64::cast_signed))?;
     Ok(())
+}
+
+/// Writes the mark of the clock.
+pub(super) fn put_clock_mark(
+    transaction: &Transaction<'_>,
+    mark: &ClockMark,
+) -> rusqlite::Result<()> {
+    let (boot, time) = mark.uptime.map_or((0, 0), |uptime| (uptime.boot, uptime.time.0));
+    put_meta(transaction, Meta::Clock, mark.wall.0)?;
+    put_meta(transaction, Meta::ClockBoot, boot)?;
+    put_meta(transaction, Meta::ClockUptime, time)
 }
 
 /// Writes a number of the `meta` table.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::client::{At, Client, Problem};
 use crate::cli::table::{fact, plain};
 use crate::cli::values::{rfc3339, span};
-use crate::cli::{Failure, print, print_json};
+use crate::cli::{Failure, obstacles, print, print_json};
 
 pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
     let name = at.subscription(name)?;
@@ -19,17 +19,23 @@ pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
         Err(Problem::Refused { code: StatusCode::NOT_FOUND, .. }) => Value::Null,
         Err(problem) => return Err(client.failure(problem)),
     };
+    let delivery = match client.call(Method::GET, &format!("{}/delivery", name.path()), None) {
+        Ok(delivery) => delivery,
+        Err(Problem::Refused { code: StatusCode::NOT_FOUND, .. }) => Value::Null,
+        Err(problem) => return Err(client.failure(problem)),
+    };
     if at.json {
-        return print_json(&json!({"subscription": subscription, "cursor": cursor}));
+        let shown = json!({"subscription": subscription, "cursor": cursor, "delivery": delivery});
+        return print_json(&shown);
     }
-    print(&describe(&subscription, &cursor))
+    print(&describe(&subscription, &cursor, &delivery))
 }
 
 /// The unit of what is a duration in Google's JSON.
 const SPAN: &str = "span";
 
 /// What is shown of a subscription: its heading, where the answer holds it, and its unit.
-const SHOWN: [(&str, &str, &str); 32] = [
+const SHOWN: [(&str, &str, &str); 31] = [
     ("Subscription", "/name", ""),
     ("Topic", "/topic", ""),
     ("Detached", "/detached", ""),
@@ -43,7 +49,6 @@ const SHOWN: [(&str, &str, &str); 32] = [
     ("FIFO", "/postrider/fifo", ""),
     ("Lanes by", "/postrider/laneBy", ""),
     ("Poison", "/postrider/poison", ""),
-    ("Paused", "/postrider/paused", ""),
     ("Backoff from", "/retryPolicy/minimumBackoff", SPAN),
     ("Backoff up to", "/retryPolicy/maximumBackoff", SPAN),
     ("Dead letters to", "/deadLetterPolicy/deadLetterTopic", ""),
@@ -64,7 +69,7 @@ const SHOWN: [(&str, &str, &str); 32] = [
     ("Metadata", "/postrider/metadata", ""),
 ];
 
-fn describe(subscription: &Value, cursor: &Value) -> String {
+fn describe(subscription: &Value, cursor: &Value, delivery: &Value) -> String {
     let mut text = String::new();
     for (what, pointer, unit) in SHOWN {
         if let Some(value) = subscription.pointer(pointer) {
@@ -86,11 +91,21 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
     if let Some(seconds) = cursor.get("updated_at").and_then(Value::as_u64) {
         fact(&mut text, "Saved at", &rfc3339(Timestamp(seconds.saturating_mul(1_000_000))));
     }
+    if let Some(consumers) = delivery.get("consumers").filter(|_| !is_pushed(subscription)) {
+        fact(&mut text, "Consumers", &plain(consumers));
+    }
+    for (what, value) in obstacles::facts(delivery) {
+        fact(&mut text, what, &value);
+    }
     let warnings = subscription.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten() {
         fact(&mut text, "Warning", &plain(warning));
     }
     text
+}
+
+fn is_pushed(subscription: &Value) -> bool {
+    subscription.pointer("/pushConfig/pushEndpoint").is_some()
 }
 
 #[cfg(test)]
@@ -111,7 +126,12 @@ mod tests {
             "warnings": ["first", "second"],
         });
         let cursor = json!({"offset": 6, "updated_at": 60, "ackedAbove": 2});
-        let text = describe(&subscription, &cursor);
+        let delivery = json!({
+            "paused": true, "pausedSince": "2026-11-16T09:00:00Z", "consumers": 2,
+            "endpoint": {"leftAloneFor": "retry_after", "leftAloneUntil": "2026-11-16T09:01:00Z"},
+            "backoff": {"waiting": 7, "until": "2026-11-16T09:02:00Z"},
+        });
+        let text = describe(&subscription, &cursor, &delivery);
         for line in [
             "Subscription     projects/p/subscriptions/billing\n",
             "Filter           attributes:kind\n",
@@ -123,6 +143,10 @@ mod tests {
             "Saved at         1970-01-01T00:01:00Z\n",
             "Expires after    31d\n",
             "Cursor           6 (all up to this offset is acked)\n",
+            "Consumers        2\n",
+            "Paused           yes, since 2026-11-16T09:00:00Z\n",
+            "Left alone       the endpoint asked for it, until 2026-11-16T09:01:00Z\n",
+            "Backing off      7 waiting, until 2026-11-16T09:02:00Z\n",
             "Warning          first\nWarning          second\n",
         ] {
             assert!(text.contains(line), "{text}");

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::grid::{Cell, Column, Side, Tone};
+use crate::cli::obstacles;
 use crate::cli::table::{bytes, plain};
 use crate::cli::values::span;
 
 /// What is shown of a subscription, from left to right. Where there is no room, those of the
 /// highest rank go first; those of rank 0 stay.
-pub(super) const SUBSCRIPTIONS: [Column; 13] = [
+pub(super) const SUBSCRIPTIONS: [Column; 14] = [
     column("SUBSCRIPTION", Side::Left, 0, id),
     column("BACKLOG", Side::Right, 0, |one| plain_cell(&one["backlogMessages"])),
     column("SIZE", Side::Right, 5, |one| Cell::plain(bytes(&one["backlogBytes"]))),
@@ -21,6 +22,7 @@ pub(super) const SUBSCRIPTIONS: [Column; 13] = [
     column("GIVEN UP", Side::Right, 4, |one| plain_cell(&one["deadLetters"])),
     column("DROPPED", Side::Right, 3, |one| counted(&one["dropped"], Tone::Warn)),
     column("BLOCKED", Side::Right, 1, blocked),
+    column("LANES", Side::Left, 2, lanes),
     column("WAITS FOR", Side::Left, 0, waits_for),
 ];
 
@@ -72,16 +74,25 @@ fn blocked(one: &Value) -> Cell {
     Cell { tone: Tone::Bad, ..age(since) }
 }
 
+/// How many lanes stand still, and how many of these wait for an operator.
+fn lanes(one: &Value) -> Cell {
+    let lanes = &one["delivery"]["lanes"];
+    match (lanes["blocked"].as_u64(), lanes["halted"].as_u64()) {
+        (None | Some(0), _) => Cell::plain(String::new()),
+        (Some(blocked), None | Some(0)) => {
+            Cell { text: format!("{blocked} blocked"), tone: Tone::Warn }
+        }
+        (Some(blocked), Some(halted)) => {
+            Cell { text: format!("{blocked} blocked, {halted} halted"), tone: Tone::Bad }
+        }
+    }
+}
+
 /// What keeps it from delivering.
 fn waits_for(one: &Value) -> Cell {
     let delivery = &one["delivery"];
-    if delivery["paused"] == true {
-        return Cell { text: "paused".to_owned(), tone: Tone::Warn };
-    }
-    match delivery["lanes"]["halted"].as_u64() {
-        Some(halted) if halted > 0 => {
-            Cell { text: format!("operator, {halted} halted"), tone: Tone::Bad }
-        }
-        _ => Cell::plain(String::new()),
-    }
+    let is_halted = delivery["lanes"]["halted"].as_u64().unwrap_or_default() > 0;
+    let is_paused = delivery["paused"] == true;
+    let tone = if is_halted && !is_paused { Tone::Bad } else { Tone::Warn };
+    Cell { text: obstacles::brief(delivery), tone }
 }

@@ -4,6 +4,8 @@ mod loading;
 mod subscriptions;
 mod topics;
 
+pub use loading::check_definition;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound;

@@ -41,7 +41,7 @@ mod waiters;
 
 pub use alerts::{AlertOptions, AlertView};
 pub use audit::{Audit, AuditAct, AuditLog};
-pub use broker::{Broker, Page};
+pub use broker::{Broker, Page, check_definition};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
 pub use definition::Unreadable;

@@ -17,6 +17,7 @@ use crate::desk::Desk;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::index::Index;
+use crate::maintenance::upkeep::Upkeep;
 use crate::options::Options;
 use crate::push::attempts::Attempts;
 use crate::subscription::Subscription;
@@ -29,6 +30,7 @@ pub(crate) struct Runtime {
     pub(crate) options: Options,
     pub(crate) timers: Timers,
     pub(crate) changed: Changed,
+    pub(crate) upkeep: Upkeep,
     pub(crate) index: Index,
     pub(crate) dead_letters: Jobs,
     /// Told when a dead letter topic has something new.
@@ -54,6 +56,7 @@ impl Runtime {
             options,
             timers: Timers::default(),
             changed: Changed::default(),
+            upkeep: Upkeep::default(),
             index: Index::default(),
             dead_letters: Jobs::open(),
             letters: Notify::new(),

@@ -7,6 +7,7 @@ use domain::lint::{Finding, lint};
 use futures::FutureExt;
 
 use crate::broker::Broker;
+use crate::rfc3339;
 
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
-    /// `dead_letters_stuck`.
+    /// `log_not_trimmed`, `dead_letters_stuck`.
     pub code: &'static str,
     /// The subscription or topic it is about; `None` = the whole server.
     pub resource: Option<String>,
@@ -82,7 +83,8 @@ impl Broker {
         status
     }
 
-    fn degraded_server(&self) -> Vec<Degraded> {
+    /// What does not work for the whole server. Quick, unlike `status`.
+    pub fn degraded_server(&self) -> Vec<Degraded> {
         let runtime = &self.runtime;
         if let Some(error) = runtime.failed() {
             return vec![Degraded {
@@ -109,7 +111,24 @@ impl Broker {
             remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
                      their lanes, or seek past them",
         });
-        full.into_iter().chain(damaged).collect()
+        full.into_iter().chain(damaged).chain(self.log_not_trimmed()).collect()
+    }
+
+    fn log_not_trimmed(&self) -> Option<Degraded> {
+        let failing = self.runtime.upkeep.failing()?;
+        let since = rfc3339::text(failing.since);
+        Some(Degraded {
+            code: "log_not_trimmed",
+            resource: None,
+            problem: format!(
+                "since {since} progress could not be saved or room made in the log, {} times: {}",
+                failing.times, failing.problem
+            ),
+            remedy: "acks and deliveries go on, and messages are taken until the log has reached \
+                     storage.wal_max; then publishing is refused. Put right what the problem \
+                     names: the disk, who may write to the data folder, how many files may be \
+                     open. It is tried again every second",
+        })
     }
 
     /// What is worth putting right about the subscriptions and topics of `project`; of all with

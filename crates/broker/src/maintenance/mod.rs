@@ -3,3 +3,4 @@
 pub(crate) mod checkpointer;
 pub(crate) mod expirer;
 pub(crate) mod keeper;
+pub(crate) mod upkeep;

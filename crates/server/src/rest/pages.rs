@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 use wire::rest::route;
 
-use super::{HTML, Reply, Rest, health, no_route, to_json};
+use super::{HTML, Reply, Rest, TEXT, health, no_route, to_json};
 use crate::status::Result;
 
 /// The answer if the path is one of ours.
@@ -20,7 +20,9 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
             Ok(Some(Reply::Json(to_json(&status)?)))
         }
         ("GET", "/healthz") => text(StatusCode::OK, "ok\n"),
-        ("GET", "/readyz") if rest.is_ready() => text(StatusCode::OK, "ready\n"),
+        ("GET", "/readyz") if rest.is_ready() => {
+            Ok(Some(Reply::Typed(TEXT, readiness(rest).into_bytes())))
+        }
         ("GET", "/readyz") => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         ("GET", "/alerts") => alerts(rest),
         ("GET", _) => match path.strip_suffix("/cursor") {
@@ -29,6 +31,13 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
         },
         _ => Ok(None),
     }
+}
+
+/// What does not work keeps nobody from calling: it is told, and is no reason to be left alone.
+fn readiness(rest: &Rest) -> String {
+    let degraded = rest.0.api.broker().degraded_server();
+    let lines = degraded.iter().map(|one| format!("degraded: {}: {}\n", one.code, one.problem));
+    std::iter::once("ready\n".to_owned()).chain(lines).collect()
 }
 
 /// `GET /alerts`: what is wrong now.

@@ -257,6 +257,8 @@ impl Failure {
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
+    // Messages, secrets and keys may be in whatever is written: it is for who runs this alone.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let ended = dispatch(Cli::parse().command);
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -38,9 +38,9 @@ cargo xtask <command>
                         the model of delivery from many more seeds (20,000), or from one alone;
                         the property and fault tests with many more cases (20,000); the index of
                         live filters against the naive evaluator with more pairs (10 million)
-  soak [--rounds N]     a long run of kill -9 rounds (2,000)
+  soak [--rounds N]     a long run of kill -9 rounds (2,000) and power cuts (500)
 
-Stages of `test`: setup build unit doc descriptors python node examples kill bench
+Stages of `test`: setup build unit doc descriptors python node examples kill power bench
 ";
 
 fn main() -> ExitCode {
@@ -74,8 +74,8 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
             arguments.finish()?;
             test::run(&only)
         }
-        "kill" => kill(arguments, "100"),
-        "soak" => kill(arguments, "2000"),
+        "kill" => kill(arguments, "100", test::kill),
+        "soak" => kill(arguments, "2000", test::soak),
         "sim" => {
             let simulation = test::Simulation {
                 seeds: arguments.take("--seeds")?,
@@ -94,9 +94,13 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
     }
 }
 
-fn kill(mut arguments: Arguments, rounds: &str) -> Result<()> {
+fn kill(
+    mut arguments: Arguments,
+    rounds: &str,
+    run: fn(&str, Option<&str>) -> Result<()>,
+) -> Result<()> {
     let rounds = arguments.take("--rounds")?.unwrap_or_else(|| rounds.to_owned());
     let seed = arguments.take("--seed")?;
     arguments.finish()?;
-    test::kill(&rounds, seed.as_deref())
+    run(&rounds, seed.as_deref())
 }

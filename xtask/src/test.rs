@@ -12,11 +12,14 @@ use crate::{examples, place, process, setup};
 
 /// Rounds of kill -9 in the test command.
 const KILL_ROUNDS: &str = "100";
+/// Power cuts of the built program in the test command, and in `soak`.
+const POWER_CUTS: &str = "20";
+const POWER_CUTS_MANY: &str = "500";
 
 type Stage = (&'static str, fn() -> Result<Count>);
 
 /// In this order. What later stages stand on comes first.
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     ("setup", || setup::run_all().map(|()| Count::ONE)),
     ("build", build),
     ("unit", unit),
@@ -26,6 +29,7 @@ const STAGES: [Stage; 10] = [
     ("node", node),
     ("examples", examples::run_all),
     ("kill", || kill_rounds(KILL_ROUNDS, None)),
+    ("power", || power_cuts(POWER_CUTS)),
     ("bench", bench),
 ];
 
@@ -52,11 +56,26 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     stages.finish()
 }
 
-/// `cargo xtask kill` and `soak`.
+/// `cargo xtask kill`.
 pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
+    with_program(|stages| {
+        stages.run("kill", || kill_rounds(rounds, seed));
+    })
+}
+
+/// `cargo xtask soak`: rounds of kill -9, and then power cuts.
+pub(crate) fn soak(rounds: &str, seed: Option<&str>) -> Result<()> {
+    with_program(|stages| {
+        stages.run("kill", || kill_rounds(rounds, seed));
+        stages.run("power", || power_cuts(POWER_CUTS_MANY));
+    })
+}
+
+/// Runs stages that need the built program.
+fn with_program(run: impl FnOnce(&mut Stages)) -> Result<()> {
     let mut stages = Stages::default();
     if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
-        stages.run("kill", || kill_rounds(rounds, seed));
+        run(&mut stages);
     }
     stages.finish()
 }
@@ -172,6 +191,21 @@ fn kill_rounds(rounds: &str, seed: Option<&str>) -> Result<Count> {
         command.args(["--seed", seed]);
     }
     counted(&mut command, Format::Pytest)
+}
+
+/// Only who may mount a file system can do this.
+fn power_cuts(rounds: &str) -> Result<Count> {
+    if !may_mount() {
+        println!("skipped: this user may not mount a file system of his own");
+        return Ok(Count::default());
+    }
+    let mut command = python_command(&["tests/e2e/kill/power.py", "--rounds", rounds]);
+    counted(&mut command, Format::Pytest)
+}
+
+fn may_mount() -> bool {
+    let is_root = process::read(Command::new("id").arg("-u")).is_ok_and(|user| user.trim() == "0");
+    is_root && std::path::Path::new("/dev/fuse").exists()
 }
 
 fn bench() -> Result<Count> {

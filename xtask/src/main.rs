@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask check`, `test`, `tidy`, `kill`, `sim`, `soak`.
+//! The project's own commands: `cargo xtask check`, `test`, `tidy`, `kill`, `sim`, `fuzz`, `soak`.
 //!
 //! Only the standard library and `anyhow`, so that it is built in a moment.
 
@@ -12,6 +12,7 @@ mod arguments;
 mod check;
 mod count;
 mod examples;
+mod fuzz;
 mod place;
 mod process;
 mod program;
@@ -33,12 +34,17 @@ cargo xtask <command>
   tidy                  house rules: columns, words, leftovers, direction of dependencies
   test [--only STAGE]   everything: Rust tests, then the built program with the official clients
   kill [--rounds N] [--seed S]
-                        kill -9 rounds under load (100 rounds)
-  sim [--seeds N] [--seed S] [--cases N] [--pairs N]
+                        kill -9 rounds under load, plain, pull and push (100 each)
+  sim [--seeds N] [--seed S] [--cases N] [--pairs N] [--fuzz-seconds N]
                         the model of delivery from many more seeds (20,000), or from one alone;
                         the property and fault tests with many more cases (20,000); the index of
-                        live filters against the naive evaluator with more pairs (10 million)
-  soak [--rounds N]     a long run of kill -9 rounds (2,000) and power cuts (500)
+                        live filters against the naive evaluator with more pairs (10 million);
+                        every fuzz target for a minute
+  fuzz [--seconds N] [--target T]
+                        every fuzz target for so long (60 s), or one of them
+  soak [--minutes N]    mixed load for a long time (8 hours): memory, descriptors and latency
+                        must stay as they are
+  power [--rounds N]    power cuts of the built program under load (500)
 
 Stages of `test`: setup build unit doc descriptors python node examples kill power bench
 ";
@@ -74,17 +80,33 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
             arguments.finish()?;
             test::run(&only)
         }
-        "kill" => kill(arguments, "100", test::kill),
-        "soak" => kill(arguments, "2000", test::soak),
+        "kill" => kill(arguments, "100"),
+        "power" => {
+            let rounds = arguments.take("--rounds")?.unwrap_or_else(|| "500".to_owned());
+            arguments.finish()?;
+            test::power(&rounds)
+        }
+        "soak" => {
+            let minutes = arguments.take("--minutes")?.unwrap_or_else(|| "480".to_owned());
+            arguments.finish()?;
+            test::soak(&minutes)
+        }
         "sim" => {
             let simulation = test::Simulation {
                 seeds: arguments.take("--seeds")?,
                 seed: arguments.take("--seed")?,
                 cases: arguments.take("--cases")?,
                 pairs: arguments.take("--pairs")?,
+                fuzz_seconds: arguments.take("--fuzz-seconds")?,
             };
             arguments.finish()?;
             test::simulate(simulation)
+        }
+        "fuzz" => {
+            let seconds = arguments.take("--seconds")?.unwrap_or_else(|| "60".to_owned());
+            let target = arguments.take("--target")?;
+            arguments.finish()?;
+            test::fuzz(&seconds, target.as_deref())
         }
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -94,13 +116,9 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
     }
 }
 
-fn kill(
-    mut arguments: Arguments,
-    rounds: &str,
-    run: fn(&str, Option<&str>) -> Result<()>,
-) -> Result<()> {
+fn kill(mut arguments: Arguments, rounds: &str) -> Result<()> {
     let rounds = arguments.take("--rounds")?.unwrap_or_else(|| rounds.to_owned());
     let seed = arguments.take("--seed")?;
     arguments.finish()?;
-    run(&rounds, seed.as_deref())
+    test::kill(&rounds, seed.as_deref())
 }

@@ -37,6 +37,9 @@ pub(crate) fn run_all() -> Result<()> {
     if !has_postgresql() {
         install(&["postgresql"], "the tests of the consumer's PostgreSQL store")?;
     }
+    if !exists("faketime", &["--version"]) {
+        install(&["faketime"], "the tests with a clock that is set")?;
+    }
     python_packages()?;
     node_packages()
 }

@@ -8,13 +8,15 @@ use anyhow::{Result, bail, ensure};
 use crate::count::{Format, count};
 use crate::process::{Said, cargo, command, exists, run_and_keep};
 use crate::stages::{Count, Stages};
-use crate::{examples, place, process, setup};
+use crate::{examples, fuzz, place, process, setup};
 
-/// Rounds of kill -9 in the test command.
-const KILL_ROUNDS: &str = "100";
-/// Power cuts of the built program in the test command, and in `soak`.
+/// Power cuts of the built program in the test command.
 const POWER_CUTS: &str = "20";
-const POWER_CUTS_MANY: &str = "500";
+/// Rounds of kill -9 in the test command, by program. Those under push load are among the Python
+/// tests.
+const KILL_ROUNDS: [(&str, &str); 2] = [("rounds.py", "100"), ("pull_rounds.py", "60")];
+/// Every program of such rounds.
+const KILL_PROGRAMS: [&str; 3] = ["rounds.py", "pull_rounds.py", "push_rounds.py"];
 
 type Stage = (&'static str, fn() -> Result<Count>);
 
@@ -28,7 +30,7 @@ const STAGES: [Stage; 11] = [
     ("python", python),
     ("node", node),
     ("examples", examples::run_all),
-    ("kill", || kill_rounds(KILL_ROUNDS, None)),
+    ("kill", || kill_rounds(&KILL_ROUNDS, None)),
     ("power", || power_cuts(POWER_CUTS)),
     ("bench", bench),
 ];
@@ -56,26 +58,32 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     stages.finish()
 }
 
-/// `cargo xtask kill`.
-pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
-    with_program(|stages| {
-        stages.run("kill", || kill_rounds(rounds, seed));
-    })
-}
-
-/// `cargo xtask soak`: rounds of kill -9, and then power cuts.
-pub(crate) fn soak(rounds: &str, seed: Option<&str>) -> Result<()> {
-    with_program(|stages| {
-        stages.run("kill", || kill_rounds(rounds, seed));
-        stages.run("power", || power_cuts(POWER_CUTS_MANY));
-    })
-}
-
-/// Runs stages that need the built program.
-fn with_program(run: impl FnOnce(&mut Stages)) -> Result<()> {
+/// `cargo xtask soak`.
+pub(crate) fn soak(minutes: &str) -> Result<()> {
     let mut stages = Stages::default();
     if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
-        run(&mut stages);
+        stages.run("soak", || {
+            let words = ["tests/e2e/soak/soak.py", "--minutes", minutes];
+            counted(&mut python_command(&words), Format::Pytest)
+        });
+    }
+    stages.finish()
+}
+
+/// `cargo xtask kill`.
+pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
+    let mut stages = Stages::default();
+    if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
+        stages.run("kill", || kill_rounds(&KILL_PROGRAMS.map(|program| (program, rounds)), seed));
+    }
+    stages.finish()
+}
+
+/// `cargo xtask power`.
+pub(crate) fn power(rounds: &str) -> Result<()> {
+    let mut stages = Stages::default();
+    if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
+        stages.run("power", || power_cuts(rounds));
     }
     stages.finish()
 }
@@ -91,21 +99,26 @@ pub(crate) struct Simulation {
     pub(crate) cases: Option<String>,
     /// How many pairs of a filter and a message the index is compared with.
     pub(crate) pairs: Option<String>,
+    /// For how long each fuzz target runs.
+    pub(crate) fuzz_seconds: Option<String>,
 }
 
 /// Seeds and cases where none are asked for.
 const SIMULATED: &str = "20000";
 /// Pairs where none are asked for.
 const PAIRS: &str = "10000000";
+/// Seconds for each fuzz target where nothing is asked for.
+const FUZZ_SECONDS: &str = "60";
 
 /// `cargo xtask sim`. A seed that fails is printed, with the steps that fail and how to run it
 /// alone.
 pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
-    let Simulation { seeds, seed, cases, pairs } = &asked;
-    if [seeds, seed, cases, pairs].into_iter().all(Option::is_none) {
+    let Simulation { seeds, seed, cases, pairs, fuzz_seconds } = &asked;
+    if [seeds, seed, cases, pairs, fuzz_seconds].into_iter().all(Option::is_none) {
         asked.seeds = Some(SIMULATED.to_owned());
         asked.cases = Some(SIMULATED.to_owned());
         asked.pairs = Some(PAIRS.to_owned());
+        asked.fuzz_seconds = Some(FUZZ_SECONDS.to_owned());
     }
     let mut stages = Stages::default();
     for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("MODEL_SEED", asked.seed)] {
@@ -128,6 +141,16 @@ pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
             counted(cargo(&words).env("MATCHING_PAIRS", pairs), Format::CargoTest)
         });
     }
+    if let Some(seconds) = asked.fuzz_seconds {
+        stages.run("fuzz", || fuzz::run_all(&seconds, None));
+    }
+    stages.finish()
+}
+
+/// `cargo xtask fuzz`.
+pub(crate) fn fuzz(seconds: &str, target: Option<&str>) -> Result<()> {
+    let mut stages = Stages::default();
+    stages.run("fuzz", || fuzz::run_all(seconds, target));
     stages.finish()
 }
 
@@ -161,7 +184,9 @@ fn descriptors() -> Result<Count> {
 
 fn python() -> Result<Count> {
     let temporary = place::e2e().join("pytest");
-    let mut pytest = python_command(&["-m", "pytest", "tests/e2e/python", "tests/e2e/kill"]);
+    let folders = ["tests/e2e/python", "tests/e2e/kill", "tests/e2e/soak"];
+    let mut pytest = python_command(&["-m", "pytest"]);
+    pytest.args(folders);
     pytest.args(["-c", "tests/e2e/python/pytest.ini", "--rootdir", "tests/e2e", "--basetemp"]);
     let count = counted(pytest.arg(&temporary), Format::Pytest)?;
     if count.failed == 0 {
@@ -185,12 +210,21 @@ fn node() -> Result<Count> {
     counted(&mut for_e2e(command), Format::Node)
 }
 
-fn kill_rounds(rounds: &str, seed: Option<&str>) -> Result<Count> {
-    let mut command = python_command(&["tests/e2e/kill/rounds.py", "--rounds", rounds]);
-    if let Some(seed) = seed {
-        command.args(["--seed", seed]);
+/// Runs each of the programs for as many rounds; those that passed and failed in all.
+fn kill_rounds(programs: &[(&str, &str)], seed: Option<&str>) -> Result<Count> {
+    let mut total = Count::default();
+    for (program, rounds) in programs {
+        let path = format!("tests/e2e/kill/{program}");
+        let mut command = python_command(&[&path, "--rounds", rounds]);
+        if let Some(seed) = seed {
+            command.args(["--seed", seed]);
+        }
+        println!("{program}");
+        let count = counted(&mut command, Format::Pytest)?;
+        total.passed += count.passed;
+        total.failed += count.failed;
     }
-    counted(&mut command, Format::Pytest)
+    Ok(total)
 }
 
 /// Only who may mount a file system can do this.

@@ -37,6 +37,8 @@ pub struct AlertOptions {
 #[derive(Default)]
 pub(crate) struct Alerts {
     watched: Mutex<BTreeMap<SubscriptionId, Watched>>,
+    /// The server itself.
+    server: Mutex<Watch>,
     /// Those with which something was wrong at the last look.
     alerting: Mutex<BTreeSet<SubscriptionName>>,
     outbox: Outbox,
@@ -56,14 +58,16 @@ struct Seen {
 }
 
 impl Broker {
-    /// What is wrong now, in name order.
+    /// What is wrong now: with the server, then in name order.
     pub fn alerts(&self) -> Vec<AlertView> {
         let watched = self.alerts.watched.lock();
         let of_one = |watched: &Watched| {
-            let view = |alert: &Alert| AlertView::new(&watched.name, alert);
+            let view = |alert: &Alert| AlertView::new(Some(&watched.name), alert);
             watched.watch.alerts().map(view).collect::<Vec<_>>()
         };
         let mut views: Vec<AlertView> = watched.values().flat_map(of_one).collect();
+        let server = self.alerts.server.lock();
+        views.extend(server.alerts().map(|alert| AlertView::new(None, alert)));
         views.sort_by(|a, b| (&a.subscription, a.rule).cmp(&(&b.subscription, b.rule)));
         views
     }
@@ -82,12 +86,22 @@ impl Broker {
             // With many thousands, others get their turn in between.
             tokio::task::yield_now().await;
         }
-        let told = self.alerts.look(self.runtime.now(), seen);
-        let at = self.runtime.clock.wall();
-        self.alerts.outbox.add(told.iter().map(|(name, transition)| {
-            log(name, transition);
-            post::message(name, transition, at)
+        let now = self.runtime.now();
+        let told = self.alerts.look(now, seen).into_iter();
+        let told = told.map(|(name, transition)| (Some(name), transition));
+        let of_server =
+            self.alerts.server.lock().look(now, &self.see_server(), &Settings::default());
+        let told = of_server.into_iter().map(|transition| (None, transition)).chain(told);
+        self.alerts.outbox.add(told.map(|(name, transition)| {
+            log(name.as_ref(), &transition);
+            post::message(name.as_ref(), &transition, now.wall)
         }));
+    }
+
+    fn see_server(&self) -> Sample {
+        let clock = self.runtime.guard.view(&*self.runtime.clock);
+        let clock_ahead = clock.suspended.map(|suspended| suspended.ahead);
+        Sample { clock_ahead, ..Sample::default() }
     }
 
     /// Nobody is told about those who are told: each telling would be one more thing to tell.
@@ -104,6 +118,9 @@ impl Broker {
             oldest_unacked_age: figures.oldest_unacked_age,
             backlog_messages: figures.backlog_messages,
             fifo_blocked_for: figures.fifo.and_then(|fifo| fifo.blocked_for),
+            clock_ahead: None,
+            lane_blocked_for: figures.lane_blocked_for.filter(|_| figures.fifo.is_none()),
+            lanes_halted: figures.obstacles.waits.lanes_halted as u64,
         };
         Some(Seen { id: figures.id, name: figures.name, settings, sample })
     }
@@ -140,22 +157,23 @@ pub(crate) async fn run(broker: Arc<Broker>, interval: Duration) {
     }
 }
 
-fn log(name: &SubscriptionName, transition: &Transition) {
+fn log(name: Option<&SubscriptionName>, transition: &Transition) {
     use domain::alert::{Severity, State};
     let Alert { rule, severity, state, .. } = transition.alert;
+    let name = name.map(SubscriptionName::as_str);
     let summary = transition.alert.summary();
     match (state, severity) {
         (State::Firing, Severity::Critical) => {
-            tracing::error!(subscription = %name, %rule, %severity, "alert: {summary}");
+            tracing::error!(subscription = name, %rule, %severity, "alert: {summary}");
         }
         (State::Firing, Severity::Warning) => {
-            tracing::warn!(subscription = %name, %rule, %severity, "alert: {summary}");
+            tracing::warn!(subscription = name, %rule, %severity, "alert: {summary}");
         }
         (State::Resolved, _) => {
-            tracing::info!(subscription = %name, %rule, "alert resolved");
+            tracing::info!(subscription = name, %rule, "alert resolved");
         }
         (State::Pending, _) => {
-            tracing::debug!(subscription = %name, %rule, "alert pending: {summary}");
+            tracing::debug!(subscription = name, %rule, "alert pending: {summary}");
         }
     }
 }

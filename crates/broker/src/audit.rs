@@ -1,22 +1,31 @@
-//! What operators did by hand, told to whoever keeps the record of it.
+//! What operators and other callers changed by hand, told to whoever keeps the record of it.
+
+use std::net::SocketAddr;
 
 use domain::Timestamp;
+use tokio::task::futures::TaskLocalFuture;
 
-/// One act of an operator, done and durable.
+use crate::broker::Broker;
+
+/// One act, done and durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAct {
     /// When it was done.
     pub at: Timestamp,
-    /// On which subscription or topic.
+    /// On which subscription, topic or snapshot; `backups/` and a name for a backup; `clock`.
     pub resource: String,
-    /// `release` or `skip`, `replay dead letters` or `delete dead letters`.
+    /// What was done, in a few words: `release`, `skip`, `replay dead letters`,
+    /// `delete dead letters`, `rotate secret`, `change push`, `detach`, `delete`, `backup`,
+    /// `confirm clock`.
     pub act: &'static str,
     /// The key of the lane, for acts on one; empty = the one lane of a FIFO subscription.
     pub key: Option<String>,
     /// The message that blocked the lane.
     pub message_id: Option<String>,
-    /// What else there is to tell, in words.
+    /// What else there is to tell, in words. Never a secret.
     pub details: Option<String>,
+    /// Who asked for it; `None` = the server's settings, or the server itself.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Keeps the record of what operators did.
@@ -39,7 +48,53 @@ impl Audit for AuditLog {
             key = act.key,
             message_id = act.message_id,
             details = act.details,
+            peer = act.peer.map(|peer| peer.to_string()),
             "an operator acted"
         );
+    }
+}
+
+tokio::task_local! {
+    /// Who asks for what this task does.
+    static PEER: Option<SocketAddr>;
+}
+
+/// Does what `peer` asks for: acts on record name it. Whatever is spawned on the way knows nothing
+/// of it, but for changes of definitions.
+pub fn asked_by<F: Future>(
+    peer: Option<SocketAddr>,
+    work: F,
+) -> TaskLocalFuture<Option<SocketAddr>, F> {
+    PEER.scope(peer, work)
+}
+
+/// Who asks for what this task does, if that is known.
+pub fn peer() -> Option<SocketAddr> {
+    PEER.try_with(|peer| *peer).ok().flatten()
+}
+
+impl Broker {
+    /// Puts an act on record that is done, by whoever asked for what this task does.
+    pub fn audit(&self, act: &'static str, resource: impl Into<String>, details: Option<String>) {
+        self.audit_of(peer(), act, resource, details);
+    }
+
+    /// The same, by `peer`: for work that is not done in the task of whoever asked.
+    pub fn audit_of(
+        &self,
+        peer: Option<SocketAddr>,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.runtime.options.audit.record(&AuditAct {
+            at: self.runtime.clock.wall(),
+            resource: resource.into(),
+            act,
+            key: None,
+            message_id: None,
+            details,
+            peer,
+        });
     }
 }

@@ -1,6 +1,8 @@
 //! The broker: every topic, subscription and snapshot, and the chores beside them.
 
+mod copied;
 mod loading;
+mod pushing;
 mod subscriptions;
 mod topics;
 
@@ -19,12 +21,13 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::alerts::Alerts;
+use crate::audit;
 use crate::clock::Clock;
 use crate::definition::Unreadable;
 use crate::desk::{Replays, clerk};
 use crate::error::{Error, Resource, Result};
 use crate::live::{self, Live};
-use crate::maintenance::{checkpointer, expirer};
+use crate::maintenance::{checkpointer, clock_watcher, expirer};
 use crate::options::Options;
 use crate::push::scheduler::Scheduler;
 use crate::runtime::Runtime;
@@ -94,7 +97,11 @@ impl Broker {
             alerts: Alerts::default(),
             chores: parking_lot::Mutex::default(),
         });
+        if let Some(mark) = broker.engine.progress.clock_mark().await? {
+            broker.runtime.guard.resume(&*broker.runtime.clock, &mark);
+        }
         broker.load().await?;
+        broker.take_copy_into_use().await?;
         broker.runtime.attempts.load(&broker.living()).await;
         broker.start_chores();
         broker.start_alerts().await;
@@ -117,6 +124,7 @@ impl Broker {
             spawn::named("dead letters", dead_letter::run(Arc::clone(self))),
             spawn::named("delivery log", lines),
             spawn::named("expirer", expirer::run(Arc::clone(self))),
+            spawn::named("clock watcher", clock_watcher::run(Arc::clone(self))),
             spawn::named("live expirer", live::expire(Arc::clone(&self.live))),
             spawn::named("dead letter clerk", clerk::run(Arc::clone(self))),
         ]);
@@ -198,6 +206,7 @@ impl Broker {
     {
         self.runtime.check_serving()?;
         let work = change(self.me.upgrade().ok_or(Error::Closing)?);
+        let work = audit::asked_by(audit::peer(), work);
         let (answer, answered) = oneshot::channel();
         // The task is on its own from here; the caller may be gone when it answers.
         drop(spawn::named("change of definitions", async move {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use domain::{Moment, Timestamp};
+use domain::{Moment, Timestamp, Uptime};
 use futures::future::BoxFuture;
 
 /// The clocks of a server. Tests put their own in.
@@ -15,6 +15,12 @@ pub trait Clock: Send + Sync {
 
     /// Resolves when `now` has reached `moment`.
     fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()>;
+
+    /// How long the machine has been up, sleep included; `None` = nobody knows. Only asked for
+    /// when the wall clock seems to have jumped, and at times beside that.
+    fn uptime(&self) -> Option<Uptime> {
+        None
+    }
 }
 
 /// The machine's clocks.
@@ -45,5 +51,46 @@ impl Clock for SystemClock {
     fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()> {
         let at = self.started + Duration::from_micros(moment.0);
         Box::pin(tokio::time::sleep_until(at.into()))
+    }
+
+    /// `now` stands still while a Linux machine sleeps; this does not.
+    fn uptime(&self) -> Option<Uptime> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        parse_uptime(&boot, &uptime)
+    }
+}
+
+/// Reads what Linux says: a random name of this life of the machine, and its seconds so far.
+fn parse_uptime(boot: &str, uptime: &str) -> Option<Uptime> {
+    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    let boot = u64::from_str_radix(&digits, 16).ok()?.max(1);
+    let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    let time = Duration::try_from_secs_f64(seconds).ok()?;
+    Some(Uptime { boot, time: Moment::default().plus(time) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_linux_says_of_its_life_is_read() {
+        let read = parse_uptime("0a1b2c3d-0000-4000-8000-000000000000\n", "12.34 45.60\n");
+        let time = Moment(12_340_000);
+        assert_eq!(read, Some(Uptime { boot: 0x0a1b_2c3d_0000_4000, time }));
+        assert_eq!(parse_uptime("", "12.34 45.60"), None);
+        assert_eq!(parse_uptime("0a1b2c3d-0000", "soon"), None);
+        assert_eq!(parse_uptime("0a1b2c3d-0000", "-1"), None);
+    }
+
+    #[test]
+    fn this_machine_knows_how_long_it_has_been_up() {
+        if cfg!(target_os = "linux") {
+            let (clock, before) = (SystemClock::start(), SystemClock::start().uptime().unwrap());
+            let after = clock.uptime().unwrap();
+            assert_eq!(after.boot, before.boot);
+            assert!(after.time >= before.time);
+        }
     }
 }

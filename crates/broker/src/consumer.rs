@@ -2,15 +2,16 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use domain::delivery::{ConsumerId, Flow, Lease};
 use domain::{Offset, limits};
-use storage::{Batch, ReadLimit};
+use storage::ReadLimit;
 
 use crate::error::Result;
 use crate::runtime::Runtime;
+use crate::spawn;
 use crate::subscription::{Ask, Step, Subscription};
 
 /// Most records handed out in one response of a stream.
@@ -74,7 +75,6 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.leasing.let_go();
         self.leasing.subscription.close_consumer(self.id);
     }
 }
@@ -105,19 +105,14 @@ pub(crate) struct Leasing {
     runtime: Arc<Runtime>,
     /// How many times more to read from disk: little was left of what was read before.
     fetch_growth: usize,
-    has_waited: bool,
+    /// Who was told to wait.
+    waiting: Option<ConsumerId>,
     /// There was nothing to lease when it looked last.
     is_idle: bool,
-    fetch: Fetch,
-}
-
-/// Reading older records from disk. One consumer of a subscription at a time does it.
-enum Fetch {
-    None,
-    Reading(storage::Future<storage::Result<Batch>>),
-    /// What was read and not yet handed out. It is dropped as soon as the consumer must wait
-    /// (`keeps_read` apart), so that a slow one pins nothing.
-    Read(Batch),
+    /// What it wants is being read from disk, for it.
+    is_reading: bool,
+    /// It had something read from disk, which may be there still.
+    has_read: bool,
 }
 
 impl Leasing {
@@ -126,9 +121,10 @@ impl Leasing {
             subscription,
             runtime,
             fetch_growth: 1,
-            has_waited: false,
+            waiting: None,
             is_idle: false,
-            fetch: Fetch::None,
+            is_reading: false,
+            has_read: false,
         }
     }
 
@@ -140,65 +136,54 @@ impl Leasing {
         want: &Want,
         context: &mut Context<'_>,
     ) -> Poll<Result<Vec<Lease>>> {
-        loop {
-            self.is_idle = false;
-            let ends_fetch = matches!(self.fetch, Fetch::Reading(_));
-            let fetched = ready!(self.poll_fetched(context))?;
-            let mut ask = Ask {
-                consumer,
-                records_max: want.records_max,
-                bytes_max: want.bytes_max,
-                ack_deadline: want.ack_deadline,
-                fetched,
-                ends_fetch,
-                has_waited: std::mem::take(&mut self.has_waited),
-                is_push: want.is_push,
-                prefers_fresh: want.prefers_fresh,
-                waker: context.waker(),
-            };
-            let mut leases = Vec::new();
-            match self.subscription.lease(&mut ask, &mut leases)? {
-                Step::Leased => {
-                    self.fetch_growth = 1;
-                    if let Some(batch) = ask.fetched {
-                        self.fetch = Fetch::Read(batch);
-                    }
-                    return Poll::Ready(Ok(leases));
-                }
-                step @ (Step::Wait | Step::WaitForFetch) => {
-                    if let Some(batch) = ask.fetched.filter(|_| want.keeps_read) {
-                        self.fetch = Fetch::Read(batch);
-                    }
-                    self.has_waited = true;
-                    self.is_idle = matches!(step, Step::Wait);
-                    return Poll::Pending;
-                }
-                Step::Yield => {
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                Step::Fetch(from) => self.start_fetch(from, want),
-            }
+        (self.is_idle, self.is_reading) = (false, false);
+        let mut ask = Ask {
+            consumer,
+            records_max: want.records_max,
+            bytes_max: want.bytes_max,
+            ack_deadline: want.ack_deadline,
+            has_waited: self.waiting.take().is_some(),
+            is_push: want.is_push,
+            prefers_fresh: want.prefers_fresh,
+            keeps_read: want.keeps_read,
+            waker: context.waker(),
+        };
+        let mut leases = Vec::new();
+        let step = self.subscription.lease(&mut ask, &mut leases)?;
+        if matches!(step, Step::Leased) {
+            self.fetch_growth = 1;
+            return Poll::Ready(Ok(leases));
         }
+        self.waiting = Some(consumer);
+        match step {
+            Step::Leased => {}
+            Step::Wait => self.is_idle = true,
+            Step::WaitForFetch { is_own } => self.is_reading = is_own,
+            Step::Yield => context.waker().wake_by_ref(),
+            Step::Fetch(from) => self.start_fetch(from, want),
+        }
+        Poll::Pending
     }
 
     /// The consumer that asks next stands in line already, and leaves it.
-    pub(crate) fn leave_line(&mut self) {
-        self.has_waited = true;
+    pub(crate) fn leave_line(&mut self, consumer: ConsumerId) {
+        self.waiting = Some(consumer);
     }
 
-    /// Whether it waits for the disk, and has the turn to read.
+    /// Whether what it wants is being read from disk, for it.
     pub(crate) fn is_reading(&self) -> bool {
-        matches!(self.fetch, Fetch::Reading(_))
+        self.is_reading
     }
 
     /// Drops what was read and not handed out, and gives up the turn to read.
     pub(crate) fn let_go(&mut self) {
-        if matches!(std::mem::replace(&mut self.fetch, Fetch::None), Fetch::Reading(_)) {
-            self.subscription.end_fetch();
+        if std::mem::take(&mut self.has_read) {
+            self.is_reading = false;
+            self.subscription.let_go_fetch(self.waiting);
         }
     }
 
+    /// Reads in the background: whoever began it may never look at it again.
     fn start_fetch(&mut self, from: Offset, want: &Want) {
         let growth = self.fetch_growth;
         let grown = |least: usize, most: usize| least.max(least.saturating_mul(growth).min(most));
@@ -207,34 +192,9 @@ impl Leasing {
         self.fetch_growth = self.fetch_growth.saturating_mul(FETCH_GROWTH);
         let limit = ReadLimit { records, bytes };
         let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
-        self.fetch = Fetch::Reading(read);
-    }
-
-    fn poll_fetched(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>>> {
-        match std::mem::replace(&mut self.fetch, Fetch::None) {
-            Fetch::None => Poll::Ready(Ok(None)),
-            Fetch::Read(batch) => Poll::Ready(Ok(Some(batch))),
-            Fetch::Reading(mut read) => match read.as_mut().poll(context) {
-                Poll::Pending => {
-                    self.fetch = Fetch::Reading(read);
-                    Poll::Pending
-                }
-                Poll::Ready(Ok(batch)) => {
-                    self.runtime.damaged.note(self.subscription.topic().id(), &batch.damaged);
-                    Poll::Ready(Ok(Some(batch)))
-                }
-                Poll::Ready(Err(error)) => {
-                    self.subscription.end_fetch();
-                    Poll::Ready(Err(error.into()))
-                }
-            },
-        }
-    }
-}
-
-impl Drop for Leasing {
-    fn drop(&mut self) {
-        self.let_go();
+        let subscription = Arc::clone(&self.subscription);
+        (self.is_reading, self.has_read) = (true, true);
+        drop(spawn::named("disk read", async move { subscription.end_fetch(read.await) }));
     }
 }
 

@@ -22,6 +22,7 @@ use crate::error::{Error, Resource, Result};
 use crate::source::{Found, find};
 use crate::subscription::Subscription;
 use crate::topic::Topic;
+use letter::Reason;
 
 /// That a dead letter topic cannot be reached is logged at most this often per subscription.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -263,7 +264,9 @@ async fn prepare(
     policy: &DeadLetterPolicy,
 ) -> Result<(Arc<Topic>, Message)> {
     let topic = broker.topic(&policy.topic)?;
-    let message = letter::write(&job.subscription.settings(), &job.exhausted, record)?;
+    let reason = if job.skip.is_some() { Reason::Skipped } else { Reason::Exhausted };
+    let settings = job.subscription.settings();
+    let message = letter::write(&settings, &job.exhausted, reason, record)?;
     if !broker.runtime.log.has_room() {
         broker.runtime.log.room().await?;
     }

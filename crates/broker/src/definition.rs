@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::{Invalid, Offset, TopicName};
+use domain::{Invalid, Offset, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use replay::StoredReplay;
@@ -26,8 +26,8 @@ pub enum Unreadable {
     /// A name that breaks the rules.
     #[error("definition is not valid: {0}")]
     Invalid(#[from] Invalid),
-    /// A snapshot's progress that is none.
-    #[error("the progress of the snapshot is not readable")]
+    /// A progress that is none.
+    #[error("the progress in it is not readable")]
     Progress,
     /// A word of a replay that this version does not know.
     #[error("the replay says {0:?}, which this version does not know")]
@@ -40,12 +40,22 @@ struct TopicForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message_retention_ms: Option<u64>,
     first_offset: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    kept_since_us: u64,
 }
 
-/// A stored topic: its settings and where its log begins.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+/// A stored topic: its settings, where its log begins, and since when its retention holds.
 pub(crate) struct StoredTopic {
     pub(crate) settings: domain::Topic,
     pub(crate) first: Offset,
+    /// What was published before is not kept for the topic's sake, however young it is: its
+    /// retention did not cover it when it was asked for.
+    pub(crate) kept_since: Timestamp,
 }
 
 impl StoredTopic {
@@ -54,6 +64,7 @@ impl StoredTopic {
             labels: self.settings.labels.clone(),
             message_retention_ms: self.settings.message_retention.map(millis),
             first_offset: self.first.0,
+            kept_since_us: self.kept_since.0,
         };
         Ok(serde_json::to_vec(&form)?.into())
     }
@@ -65,7 +76,8 @@ impl StoredTopic {
             message_retention: form.message_retention_ms.map(Duration::from_millis),
             ..domain::Topic::new(TopicName::parse("name", name)?)
         };
-        Ok(Self { settings, first: Offset(form.first_offset) })
+        let kept_since = Timestamp(form.kept_since_us);
+        Ok(Self { settings, first: Offset(form.first_offset), kept_since })
     }
 }
 
@@ -84,10 +96,12 @@ mod tests {
             labels: BTreeMap::from([("team".to_owned(), "a".to_owned())]),
             ..domain::Topic::new(TopicName::parse("name", "projects/p/topics/orders").unwrap())
         };
-        let stored = StoredTopic { settings: settings.clone(), first: Offset(5) };
+        let kept_since = Timestamp(7);
+        let stored = StoredTopic { settings: settings.clone(), first: Offset(5), kept_since };
         let value = stored.encode().unwrap();
         let back = StoredTopic::decode(settings.name.as_str(), &value).unwrap();
-        assert_eq!((back.settings, back.first), (settings, Offset(5)));
+        let parts = (back.settings, back.first, back.kept_since);
+        assert_eq!(parts, (settings, Offset(5), Timestamp(7)));
     }
 
     #[test]

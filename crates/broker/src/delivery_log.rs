@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::Failure;
+use domain::text::shortened;
 use domain::{Moment, Offset, SubscriptionName, Timestamp, TopicName};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -132,9 +133,7 @@ impl Line {
             return Some(format!("HTTP {status} {reason}").trim_end().to_owned());
         }
         match (&failure.message, failure.class) {
-            (Some(message), _) => {
-                Some(message[..message.floor_char_boundary(ERROR_BYTES_MAX)].to_owned())
-            }
+            (Some(message), _) => Some(shortened(message, ERROR_BYTES_MAX).into_owned()),
             (None, "nack") => Some("the consumer gave it back".to_owned()),
             (None, "expired") => Some("the ack deadline passed".to_owned()),
             (None, _) => None,

@@ -210,11 +210,13 @@ impl Desk {
         let messages = outgoing.into_iter().map(|one| (one.message, one.addressee));
         let ids = [marks.replayed, run];
         let progress = ids.map(|id| (id, change.clone())).into();
+        // First, and under the lock: a checkpoint whose position is past the commit must find
+        // these among what changed, or a crash would bring the letters back.
+        self.note_changed(&mut state, changed, ids);
         let (_, receipt) = target.queue_addressed(messages, progress)?;
         for id in ids {
             state.apply(id, &change);
         }
-        self.note_changed(&mut state, changed, ids);
         Ok((count, Some(receipt)))
     }
 
@@ -230,12 +232,19 @@ impl Desk {
         let change = ProgressChange::Settled(letters);
         let progress = vec![(deleted, change.clone())];
         let urgency = Urgency::Durable;
+        // Before the commit, as in `replay`.
+        self.note_changed(&mut state, changed, [deleted]);
         let receipt = log.commit(Commit { appends: Vec::new(), progress, urgency });
         if receipt.refused().is_none() {
             state.apply(deleted, &change);
-            self.note_changed(&mut state, changed, [deleted]);
         }
         Some(receipt)
+    }
+
+    /// The parts of these ranges with letters that were neither replayed nor deleted.
+    pub(crate) fn unmarked(&self, ranges: Vec<OffsetRange>) -> Vec<OffsetRange> {
+        let state = self.state.lock();
+        ranges.into_iter().flat_map(|range| state.unmarked_in(range)).collect()
     }
 
     /// There may be letters that the clerk has not seen.

@@ -39,6 +39,9 @@ pub enum Error {
     /// A field breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A field names what the caller may not use; the text says who decides.
+    #[error(transparent)]
+    Forbidden(Invalid),
     /// No such resource.
     #[error("{0} {1} not found")]
     NotFound(Resource, String),

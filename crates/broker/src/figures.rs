@@ -3,6 +3,7 @@
 //! Counters begin at zero when the server starts. They are kept under locks that are held anyway,
 //! or are single atomic numbers of what is pushed; nothing is allocated for them.
 
+mod obstacles;
 mod oldest;
 mod pushed;
 
@@ -13,10 +14,13 @@ use domain::delivery::{AckOutcome, Failed, Failure};
 use domain::{SubscriptionId, SubscriptionName, TopicName};
 use storage::{HistogramSnapshot, LogFigures};
 
+pub(crate) use obstacles::EndpointFigures;
+pub use obstacles::{Cause, LeftAlone, Obstacles};
 pub(crate) use oldest::{ONE, Oldest};
 pub(crate) use pushed::Pushed;
 
 use crate::broker::Broker;
+use crate::error::Result;
 use crate::subscription::Subscription;
 
 /// What a subscription does.
@@ -65,6 +69,12 @@ pub struct SubscriptionFigures {
     pub dead_letters_waiting: u64,
     /// Messages dropped, exhausted and without a dead letter policy.
     pub dropped: u64,
+    /// What it waits for.
+    pub obstacles: Obstacles,
+    /// Whether its messages go in lanes, one of all or one for each key.
+    pub has_lanes: bool,
+    /// How long the lane has failed that has failed longest; `None` = none fails.
+    pub lane_blocked_for: Option<Duration>,
     /// Of a FIFO subscription.
     pub fifo: Option<FifoFigures>,
 }
@@ -123,10 +133,18 @@ impl Broker {
 
     /// The figures of one subscription.
     pub(crate) fn figures_of(&self, subscription: &Subscription) -> SubscriptionFigures {
-        let window = |address: &str| self.push.window(address);
-        let figures = subscription.figures(self.runtime.clock.wall(), &window);
+        let now = self.runtime.now();
+        let endpoint = |address: &str| self.push.endpoint(now.moment, address);
+        let figures = subscription.figures(now, &endpoint);
         let dead_letters_waiting = self.dead_letters_waiting(&figures.name);
         SubscriptionFigures { dead_letters_waiting, ..figures }
+    }
+
+    /// What keeps the subscription of that name from delivering.
+    pub fn obstacles(&self, name: &SubscriptionName) -> Result<Obstacles> {
+        let now = self.runtime.now();
+        let endpoint = |address: &str| self.push.endpoint(now.moment, address);
+        Ok(self.subscription(name)?.obstacles(now, &endpoint))
     }
 
     /// The figures of every topic there is, in name order.

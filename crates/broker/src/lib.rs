@@ -18,6 +18,9 @@ mod desk;
 mod error;
 mod expiries;
 mod figures;
+#[doc(hidden)]
+pub mod fuzzing;
+mod guard;
 mod index;
 mod live;
 mod maintenance;
@@ -40,7 +43,7 @@ mod topic;
 mod waiters;
 
 pub use alerts::{AlertOptions, AlertView};
-pub use audit::{Audit, AuditAct, AuditLog};
+pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
 pub use broker::{Broker, Page, check_definition};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
@@ -51,11 +54,12 @@ pub use desk::{
     ReplayRequest, ReplayState,
 };
 pub use error::{Error, Resource, Result};
-pub use figures::{FifoFigures, SubscriptionFigures, TopicFigures};
+pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
 pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage, LiveOptions,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
 };
+pub use maintenance::clock_watcher::ClockStatus;
 pub use options::Options;
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::options::{PushOptions, RetryDefault, Success};

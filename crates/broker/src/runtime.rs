@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use domain::Now;
+use domain::{Now, Timestamp};
 use parking_lot::Mutex;
 use storage::{Engine, MessageLog};
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use crate::delivery_log::DeliveryLog;
 use crate::desk::Desk;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
+use crate::guard::Guard;
 use crate::index::Index;
 use crate::maintenance::upkeep::Upkeep;
 use crate::options::Options;
@@ -27,6 +28,7 @@ use crate::timers::Timers;
 pub(crate) struct Runtime {
     pub(crate) log: Arc<dyn MessageLog>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) guard: Guard,
     pub(crate) options: Options,
     pub(crate) timers: Timers,
     pub(crate) changed: Changed,
@@ -51,6 +53,7 @@ impl Runtime {
         Self {
             log: Arc::clone(&engine.log),
             attempts: Attempts::new(Arc::clone(&engine.attempts), clock.wall()),
+            guard: Guard::new(&*clock),
             clock,
             delivery_log: DeliveryLog::new(options.log.clone()),
             options,
@@ -72,6 +75,17 @@ impl Runtime {
     /// The present on both clocks.
     pub(crate) fn now(&self) -> Now {
         Now { moment: self.clock.now(), wall: self.clock.wall() }
+    }
+
+    /// The time by which retention and expiry count at `now`: it stands still while the wall
+    /// clock is not to be believed. Whatever deletes or settles by time asks for this one.
+    pub(crate) fn retention_at(&self, now: Now) -> Timestamp {
+        self.guard.retention(&*self.clock, now)
+    }
+
+    /// The same as of the present.
+    pub(crate) fn retention_now(&self) -> Timestamp {
+        self.retention_at(self.now())
     }
 
     /// `Err` once the log has failed or the server stops: nothing more is delivered then.

@@ -1,20 +1,42 @@
-//! Sending a subscription elsewhere in its topic: back, forward, or to a snapshot.
+//! Sending a subscription elsewhere in its topic: back, forward, or to a snapshot; and where a new
+//! one begins. What comes back is what retention keeps for it, and nothing else.
 
-use domain::{Invalid, Progress, SnapshotName, SubscriptionName, Timestamp};
+use std::sync::Arc;
+
+use domain::kept::{Kept, OwnAcked};
+use domain::subscription::Start;
+use domain::{Invalid, Offset, Progress, SnapshotName, SubscriptionName, Timestamp};
 
 use crate::broker::Broker;
 use crate::error::Result;
+use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
+use crate::topic::Topic;
 
 /// Where a subscription is to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeekTarget {
-    /// At the first message published at this time or later: everything before counts as acked,
-    /// everything from there on that is still kept is delivered again. A time to come acks all
-    /// that is there.
+    /// At the first message published at this time or later: everything before counts as acked.
+    /// Of what it has acked from there on, that is delivered again which its topic, a snapshot, or
+    /// `retain_acked_messages` keeps. A time to come acks all that is there.
     Time(Timestamp),
     /// As it was when this snapshot was taken. It must be one of the same topic.
     Snapshot(SnapshotName),
+}
+
+/// What a topic keeps now, whoever has acked it.
+struct KeptNow {
+    by_topic: Option<Offset>,
+    by_snapshots: Vec<Arc<Snapshot>>,
+}
+
+impl KeptNow {
+    /// Calls `use_it` with this and what a subscription keeps by itself.
+    fn with<T>(&self, by_itself: Option<OwnAcked<'_>>, use_it: impl FnOnce(&Kept<'_>) -> T) -> T {
+        let snapshots: Vec<&Progress> =
+            self.by_snapshots.iter().map(|one| one.progress()).collect();
+        use_it(&Kept { by_topic: self.by_topic, by_itself, by_snapshots: &snapshots })
+    }
 }
 
 impl Broker {
@@ -23,20 +45,61 @@ impl Broker {
     pub async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
         self.runtime.check_serving()?;
         let subscription = self.subscription(name)?;
-        let progress = match target {
-            SeekTarget::Time(time) => self.progress_at(&subscription, time).await?,
-            SeekTarget::Snapshot(name) => self.progress_of(&subscription, &name)?,
+        let receipt = match target {
+            SeekTarget::Time(time) => self.seek_to(&subscription, time).await?,
+            SeekTarget::Snapshot(name) => {
+                let progress = self.progress_of(&subscription, &name)?;
+                subscription.seek(|_, _, _| progress)?
+            }
         };
-        let receipt = subscription.seek(progress)?;
         self.push.look_at(&subscription);
         receipt.await?;
         Ok(())
     }
 
-    /// Only visible offsets are ever named: they are durable.
-    async fn progress_at(&self, subscription: &Subscription, time: Timestamp) -> Result<Progress> {
-        let topic = subscription.topic().id();
-        Ok(Progress::starting_at(self.runtime.log.offset_at(topic, time).await?))
+    async fn seek_to(
+        &self,
+        subscription: &Arc<Subscription>,
+        time: Timestamp,
+    ) -> Result<storage::Receipt> {
+        let (log, topic) = (&self.runtime.log, subscription.topic());
+        // Only visible offsets are ever named: they are durable.
+        let to = log.offset_at(topic.id(), time).await?;
+        let kept = self.kept_now(topic).await?;
+        let own_since =
+            self.runtime.retention_now().minus(subscription.settings().message_retention);
+        let own_from = log.offset_at(topic.id(), own_since).await?.max(subscription.first());
+        subscription.seek(|current, retains, gone| {
+            let by_itself = retains.then_some(OwnAcked { from: own_from, gone });
+            kept.with(by_itself, |kept| kept.sought(current, to))
+        })
+    }
+
+    async fn kept_now(&self, topic: &Topic) -> Result<KeptNow> {
+        let by_topic = match topic.keeps_since(self.runtime.retention_now()) {
+            Some(since) => Some(self.runtime.log.offset_at(topic.id(), since).await?),
+            None => None,
+        };
+        Ok(KeptNow { by_topic, by_snapshots: topic.snapshots() })
+    }
+
+    /// Where a new subscription on `topic` begins.
+    pub(crate) async fn progress_from(&self, start: Start, topic: &Topic) -> Result<Progress> {
+        let log = &self.runtime.log;
+        let end = log.end(topic.id());
+        let to = match start {
+            Start::Latest => end,
+            Start::Earliest => topic.first().min(end),
+            Start::Time(time) => log.offset_at(topic.id(), time).await?.min(end),
+            Start::Offset(offset) if offset <= end => offset,
+            Start::Offset(offset) => {
+                let problem =
+                    format!("offset {offset} is past the end of the topic, which is {end}");
+                return Err(Invalid::new("postrider.start", problem).into());
+            }
+        };
+        let kept = self.kept_now(topic).await?;
+        Ok(kept.with(None, |kept| kept.sought(&Progress::starting_at(end), to)))
     }
 
     fn progress_of(&self, subscription: &Subscription, name: &SnapshotName) -> Result<Progress> {

@@ -156,10 +156,11 @@ impl Broker {
         snapshot: &Arc<Snapshot>,
     ) -> Result<()> {
         let own = subscription.settings().message_retention;
-        let since = snapshot.topic.leasable_since(snapshot.created, own);
+        let now = self.runtime.retention_now();
+        let since = snapshot.topic.leasable_since(now, own);
         snapshot.find_oldest(&*self.runtime.log, since).await?;
         let settings = snapshot.settings();
-        let expire_time = expire_time(snapshot, subscription)?;
+        let expire_time = expire_time(snapshot, subscription, now)?;
         let settings = domain::Snapshot { expire_time, ..(*settings).clone() };
         let name = settings.name.clone();
         let value = readable(snapshot.stored_as(settings.clone()).encode(), name.as_str())?;
@@ -238,7 +239,9 @@ impl Broker {
         let name = name.clone();
         self.change(|broker| async move {
             let _admin = broker.admin.lock().await;
-            broker.end_snapshot(&broker.snapshot(&name)?).await
+            broker.end_snapshot(&broker.snapshot(&name)?).await?;
+            broker.audit("delete", name.to_string(), None);
+            Ok(())
         })
         .await
     }
@@ -249,7 +252,7 @@ impl Broker {
         self.change(|broker| async move {
             let _admin = broker.admin.lock().await;
             let Ok(snapshot) = broker.snapshot(&name) else { return Ok(false) };
-            if snapshot.settings().expire_time > broker.runtime.clock.wall() {
+            if snapshot.settings().expire_time > broker.runtime.retention_now() {
                 return Ok(false);
             }
             broker.end_snapshot(&snapshot).await?;
@@ -270,8 +273,13 @@ impl Broker {
     }
 }
 
-fn expire_time(snapshot: &Snapshot, subscription: &Subscription) -> Result<Timestamp> {
-    let age = snapshot.created.since(snapshot.keeps_since());
+/// When it expires; `now` is the time by which messages age.
+fn expire_time(
+    snapshot: &Snapshot,
+    subscription: &Subscription,
+    now: Timestamp,
+) -> Result<Timestamp> {
+    let age = now.since(snapshot.keeps_since());
     let lifetime = lifetime(age).ok_or_else(|| {
         let (name, age) = (subscription.name(), age.as_secs());
         Error::FailedPrecondition(format!(

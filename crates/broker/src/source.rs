@@ -7,14 +7,14 @@ use storage::{Batch, MessageLog, ReadLimit, TailRead};
 pub(crate) struct Source<'source> {
     log: &'source dyn MessageLog,
     topic: TopicId,
-    fetched: &'source mut Option<Batch>,
+    fetched: Option<&'source Batch>,
 }
 
 impl<'source> Source<'source> {
     pub(crate) fn new(
         log: &'source dyn MessageLog,
         topic: TopicId,
-        fetched: &'source mut Option<Batch>,
+        fetched: Option<&'source Batch>,
     ) -> Self {
         Self { log, topic, fetched }
     }
@@ -22,7 +22,7 @@ impl<'source> Source<'source> {
 
 impl delivery::Source for Source<'_> {
     fn read(&mut self, from: Offset, records_max: usize, bytes_max: usize) -> Read {
-        if let Some(batch) = self.fetched.as_ref().filter(|batch| batch.covered.contains(from)) {
+        if let Some(batch) = self.fetched.filter(|batch| batch.covered.contains(from)) {
             return part(batch, from, records_max, bytes_max);
         }
         let limit = ReadLimit { records: records_max, bytes: bytes_max };

@@ -26,6 +26,10 @@ pub struct Status {
     pub backlog: u64,
     /// Leases that are not settled, all together.
     pub outstanding: u64,
+    /// Lanes that wait for something other than consumers, halted ones included.
+    pub lanes_blocked: u64,
+    /// Lanes that wait for an operator.
+    pub lanes_halted: u64,
     /// Dead letters that nobody has dealt with.
     pub dead_letters_waiting: u64,
     /// Replays that run.
@@ -40,7 +44,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
-    /// `log_not_trimmed`, `dead_letters_stuck`.
+    /// `log_not_trimmed`, `clock_jumped`, `dead_letters_stuck`, `lanes_halted`.
     pub code: &'static str,
     /// The subscription or topic it is about; `None` = the whole server.
     pub resource: Option<String>,
@@ -74,11 +78,14 @@ impl Broker {
             status.outstanding += subscription.outstanding() as u64;
             status.indexed += subscription.indexed();
             status.dead_letters_waiting += self.dead_letters_waiting(subscription.name());
-            if let Some(problem) = subscription.dead_letter_error()
-                && status.degraded.len() < DEGRADED_MAX
-            {
-                status.degraded.push(stuck(subscription.name().to_string(), problem));
-            }
+            let waits = subscription.waits();
+            status.lanes_blocked += waits.lanes_blocked as u64;
+            status.lanes_halted += waits.lanes_halted as u64;
+            let name = || subscription.name().to_string();
+            let stuck = subscription.dead_letter_error().map(|problem| stuck(name(), problem));
+            let halted = (waits.lanes_halted > 0).then(|| halted(name(), waits.lanes_halted));
+            let left = DEGRADED_MAX.saturating_sub(status.degraded.len());
+            status.degraded.extend(stuck.into_iter().chain(halted).take(left));
         }
         status
     }
@@ -111,7 +118,22 @@ impl Broker {
             remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
                      their lanes, or seek past them",
         });
-        full.into_iter().chain(damaged).chain(self.log_not_trimmed()).collect()
+        let upkeep = self.log_not_trimmed();
+        full.into_iter().chain(damaged).chain(upkeep).chain(self.clock_jumped()).collect()
+    }
+
+    fn clock_jumped(&self) -> Option<Degraded> {
+        let jump = self.clock().clock.suspended?;
+        Some(Degraded {
+            code: "clock_jumped",
+            resource: None,
+            problem: format!(
+                "the clock is {} s ahead of the time that passed",
+                jump.ahead.as_secs()
+            ),
+            remedy: "no message is too old and nothing expires until the time is confirmed: set \
+                     the clock right, or run `postrider clock confirm` if it is right",
+        })
     }
 
     fn log_not_trimmed(&self) -> Option<Degraded> {
@@ -144,6 +166,17 @@ impl Broker {
             findings.retain(|finding| finding.resource.starts_with(&prefix));
         }
         findings
+    }
+}
+
+fn halted(resource: String, lanes: usize) -> Degraded {
+    let lanes = if lanes == 1 { "1 lane waits".to_owned() } else { format!("{lanes} lanes wait") };
+    Degraded {
+        code: "lanes_halted",
+        resource: Some(resource),
+        problem: format!("{lanes} for an operator: a message was tried as often as it may be"),
+        remedy: "nothing more of these lanes is delivered, others go on: postrider lane list shows \
+                 them, postrider lane release tries again, postrider lane skip gives the message up",
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod acks;
 mod exhausted;
+mod fetching;
 mod journal;
 mod lanes;
 mod leasing;
@@ -23,6 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
+use fetching::Fetch;
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use pushing::Settlement;
 use telling::Blocked;
@@ -61,8 +63,8 @@ struct State {
     waiters: Waiters,
     /// Consumers that are open.
     consumers: usize,
-    /// Somebody reads older records from disk for all of them; the others wait.
-    is_fetching: bool,
+    /// Older records, read from disk for all of them.
+    fetch: Fetch,
     /// It is on the list of what the next checkpoint saves.
     is_changed: bool,
     /// It is on the topic's list of those to wake.
@@ -73,6 +75,8 @@ struct State {
     indexed: usize,
     /// When the timers will tick it.
     tick_at: Option<Moment>,
+    /// When to look after consumers that were called.
+    check_at: Option<Moment>,
     saved: Cursor,
     dead_letters: Trouble,
     counts: Counts,
@@ -80,6 +84,10 @@ struct State {
     oldest: Option<Oldest>,
     /// What blocks it, where all messages go in order.
     blocked: Option<Blocked>,
+    /// What was acked before it was told to keep acked messages.
+    gone: Option<Arc<Progress>>,
+    /// When it was paused, if that was since the start.
+    paused_since: Option<Timestamp>,
     /// How often it was sent elsewhere (seek) since the start.
     seeks: u64,
     is_deleted: bool,
@@ -110,6 +118,8 @@ pub(crate) struct Definition {
     pub(crate) version: u64,
     /// The first offset it was ever to deliver.
     pub(crate) first: Offset,
+    /// What was acked before it was told to keep acked messages.
+    pub(crate) gone: Option<Arc<Progress>>,
     /// When it was last used.
     pub(crate) used_at: Timestamp,
 }
@@ -121,7 +131,7 @@ impl Subscription {
         delivery: Delivery,
         runtime: Arc<Runtime>,
     ) -> Self {
-        let Definition { id, settings, version, first, used_at } = definition;
+        let Definition { id, settings, version, first, gone, used_at } = definition;
         let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
         let name = settings.name.clone();
         let blocked = Blocked::resumed(&settings, delivery.progress(), runtime.now());
@@ -131,17 +141,20 @@ impl Subscription {
             delivery,
             waiters: Waiters::default(),
             consumers: 0,
-            is_fetching: false,
+            fetch: Fetch::default(),
             is_changed: false,
             is_hungry: false,
             is_held_back: false,
             indexed: 0,
             tick_at: None,
+            check_at: None,
             saved,
             dead_letters: Trouble::default(),
             counts: Counts::default(),
             oldest: None,
             blocked,
+            gone,
+            paused_since: None,
             seeks: 0,
             is_deleted: false,
         };
@@ -207,10 +220,21 @@ impl Subscription {
         self.state.lock().dead_letters.dropped
     }
 
-    /// Takes changed settings, which the catalogue has.
+    /// What will be gone of its acked messages once `settings` are in force.
+    pub(crate) fn gone_with(&self, settings: &domain::Subscription) -> Option<Arc<Progress>> {
+        let state = self.state.lock();
+        match (state.settings.retain_acked_messages, settings.retain_acked_messages) {
+            (_, false) => None,
+            (true, true) => state.gone.clone(),
+            (false, true) => Some(Arc::new(state.delivery.progress().without_attempts())),
+        }
+    }
+
+    /// Takes changed settings, which the catalogue has, and what is gone with them.
     pub(crate) fn set_settings(
         self: &Arc<Self>,
         settings: Arc<domain::Subscription>,
+        gone: Option<Arc<Progress>>,
         version: u64,
     ) {
         let now = self.runtime.now();
@@ -222,17 +246,27 @@ impl Subscription {
         if state.settings.dead_letter_policy != settings.dead_letter_policy {
             state.dead_letters.forget_error();
         }
+        if settings.paused && !state.settings.paused {
+            state.paused_since = Some(now.wall);
+        }
         state.settings = settings;
+        state.gone = gone;
         state.version = version;
         drop(self.finish(&mut state, effects, Urgency::Ride));
         state.waiters.wake_all();
     }
 
-    /// Goes on from `progress` instead; durable when the receipt says so. Every ack id given out
-    /// so far is void.
-    pub(crate) fn seek(self: &Arc<Self>, progress: Progress) -> Result<Receipt> {
+    /// Goes on from where `sought` says instead, which is told the progress so far, whether acked
+    /// messages are kept, and which of them are gone all the same. Durable when the receipt says
+    /// so. Every ack id given out so far is void.
+    pub(crate) fn seek(
+        self: &Arc<Self>,
+        sought: impl FnOnce(&Progress, bool, Option<&Progress>) -> Progress,
+    ) -> Result<Receipt> {
         self.touch(self.runtime.clock.wall());
         let mut state = self.lock_attached()?;
+        let retains = state.settings.retain_acked_messages;
+        let progress = sought(state.delivery.progress(), retains, state.gone.as_deref());
         Ok(self.replace_progress(&mut state, progress))
     }
 
@@ -267,14 +301,23 @@ impl Subscription {
 
     /// Its leases stay until their deadlines. Whoever is next in line is woken, in case the wake
     /// meant for this consumer came too late.
-    pub(crate) fn close_consumer(&self, consumer: ConsumerId) {
+    pub(crate) fn close_consumer(self: &Arc<Self>, consumer: ConsumerId) {
         self.touch(self.runtime.clock.wall());
         let mut state = self.state.lock();
         state.consumers -= 1;
+        if state.consumers == 0 {
+            state.fetch.drop_read();
+        }
+        self.forget_consumer(&mut state, consumer);
+    }
+
+    fn forget_consumer(self: &Arc<Self>, state: &mut State, consumer: ConsumerId) {
         state.delivery.close_consumer(consumer);
+        state.fetch.forget(consumer);
         state.waiters.remove(consumer);
         state.waiters.wake_one();
         state.pass_disk_on();
+        self.keep_watch(state);
     }
 
     /// The progress to be checkpointed; from now on a further change asks for the next one.
@@ -393,14 +436,5 @@ impl Subscription {
     pub(crate) fn expires_at(&self, now: Timestamp) -> Option<Timestamp> {
         let expiration = self.settings().expiration?;
         Some(self.used_at(now).plus(expiration))
-    }
-}
-
-impl State {
-    /// Nobody reads from disk: whoever waited for that may look again.
-    fn pass_disk_on(&mut self) {
-        if !self.is_fetching {
-            self.waiters.wake_one_for_disk();
-        }
     }
 }

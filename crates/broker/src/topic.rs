@@ -25,6 +25,8 @@ pub struct Topic {
     name: TopicName,
     epoch: Epoch,
     first: Offset,
+    /// What was published before this time is not kept for the topic's sake.
+    kept_since: AtomicU64,
     runtime: Arc<Runtime>,
     settings: Mutex<Versioned>,
     end: Mutex<End>,
@@ -67,10 +69,11 @@ struct End {
 }
 
 impl Topic {
-    /// A topic whose log began at `first` and goes on as `claim` says.
+    /// A topic whose log began at `first` and goes on as `claim` says. Its retention does not
+    /// cover what was published before `kept_since`.
     pub(crate) fn new(
         id: TopicId,
-        first: Offset,
+        (first, kept_since): (Offset, Timestamp),
         settings: Versioned,
         claim: Claim,
         runtime: Arc<Runtime>,
@@ -80,11 +83,12 @@ impl Topic {
             name: settings.settings.name.clone(),
             epoch: claim.epoch,
             first,
+            kept_since: AtomicU64::new(kept_since.0),
             runtime,
             settings: Mutex::new(settings),
             end: Mutex::new(End {
                 next: claim.next,
-                last_publish_time: claim.last_publish_time,
+                last_publish_time: claim.last_publish_time.max(kept_since),
                 deleted: false,
                 messages: 0,
                 bytes: 0,
@@ -138,6 +142,16 @@ impl Topic {
     pub(crate) fn set_settings(&self, settings: Versioned) {
         *self.settings.lock() = settings;
         self.note_retention();
+    }
+
+    /// The offset that the next record gets.
+    pub(crate) fn next(&self) -> Offset {
+        self.end.lock().next
+    }
+
+    /// Has the next record get the offset `next`.
+    pub(crate) fn raise(&self, next: Offset) {
+        self.end.lock().next = next;
     }
 
     /// Whether it was deleted; its log then lives on for the subscriptions and snapshots left.
@@ -200,12 +214,44 @@ impl Topic {
         self.kept_us.store(kept_us, Ordering::SeqCst);
     }
 
+    /// Since when its retention is to hold if it becomes `after`: what the one before did not
+    /// cover may be gone already, and must not come back where chance has left it.
+    pub(crate) fn kept_since_with(&self, after: Option<Duration>) -> Timestamp {
+        let kept_since = Timestamp(self.kept_since.load(Ordering::SeqCst));
+        let before = self.settings().message_retention;
+        if after <= before {
+            return kept_since;
+        }
+        let since = match before {
+            Some(before) => self.runtime.retention_now().minus(before),
+            None => self.end.lock().last_publish_time.plus(Duration::from_micros(1)),
+        };
+        since.max(kept_since)
+    }
+
+    /// Its retention covers nothing from before `since`. What is published from now on is not.
+    pub(crate) fn set_kept_since(&self, since: Timestamp) {
+        self.kept_since.store(since.0, Ordering::SeqCst);
+        let mut end = self.end.lock();
+        end.last_publish_time = end.last_publish_time.max(since);
+    }
+
+    /// The publish time from which on it keeps everything at `now`; `None` = it keeps nothing for
+    /// its own sake.
+    pub(crate) fn keeps_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let since = now.minus(self.retention()?);
+        let kept_since = Timestamp(self.kept_since.load(Ordering::SeqCst));
+        // Since when it has been a dead letter topic is not known.
+        Some(if self.is_dead_letter() { since } else { since.max(kept_since) })
+    }
+
     /// The earliest publish time of what a subscription, which itself keeps messages for `own`,
-    /// may be given at `now`. What the topic or a snapshot keeps is there for all of them.
+    /// may be given at `now`, by which retention counts. What the topic or a snapshot keeps is
+    /// there for all of them.
     pub(crate) fn leasable_since(&self, now: Timestamp, own: Duration) -> Timestamp {
-        let retention = self.retention().map_or(own, |retention| retention.max(own));
-        let snapshots_since = Timestamp(self.snapshots_since.load(Ordering::SeqCst));
-        now.minus(retention).min(snapshots_since)
+        let own_since = now.minus(own);
+        let since = self.keeps_since(now).map_or(own_since, |since| since.min(own_since));
+        since.min(Timestamp(self.snapshots_since.load(Ordering::SeqCst)))
     }
 }
 

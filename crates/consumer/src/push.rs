@@ -2,6 +2,8 @@
 
 mod answer;
 mod envelope;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod server;
 mod signature;
@@ -61,12 +63,14 @@ impl Default for Options {
 /// What a request looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Unwrapped if it names its message in a header, wrapped otherwise.
+    /// Unwrapped if it names its message in a header, wrapped otherwise. Where requests must be
+    /// signed an unwrapped one is refused: a signature covers the body and not that header.
     #[default]
     Either,
     /// The message in Google's JSON envelope.
     Wrapped,
-    /// The data alone, all else in headers (`noWrapper` with `writeMetadata`).
+    /// The data alone, all else in headers (`noWrapper` with `writeMetadata`). Of a signed request
+    /// only the data is signed.
     Unwrapped,
 }
 

@@ -7,10 +7,12 @@
 
 pub mod alert;
 pub mod backoff;
+pub mod clock;
 pub mod delivery;
 pub mod error;
 pub mod filter;
 pub mod json;
+pub mod kept;
 pub mod letter;
 pub mod limits;
 pub mod lint;
@@ -25,11 +27,14 @@ pub mod push;
 pub mod replay;
 pub mod snapshot;
 pub mod subscription;
+pub mod text;
 pub mod time;
 pub mod topic;
 pub mod validate;
+pub mod web;
 
 pub use backoff::Backoff;
+pub use clock::{ClockGuard, ClockMark, Uptime};
 pub use error::Invalid;
 pub use filter::Filter;
 pub use letter::Letter;

@@ -1,5 +1,6 @@
 //! How a subscription pushes: where to, in what form, signed how, how much at a time.
 
+mod accounts;
 mod header;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use crate::limits::{
 };
 use crate::time::Timestamp;
 
-pub use header::{is_reserved_header, is_secret_header};
+pub use accounts::{Accounts, Pattern};
+pub use header::{is_attribute_header, is_reserved_header, is_secret_header};
 
 /// Most bytes of an endpoint's address.
 pub const ENDPOINT_BYTES_MAX: usize = 2_048;

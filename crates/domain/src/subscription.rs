@@ -13,7 +13,9 @@ mod warnings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use change::{Change, DeadLetterChange, Field, Ours, PushPart, RetryChange, no_such_path};
+pub use change::{
+    Change, DeadLetterChange, Field, Ours, PushPart, RetryChange, is_fixed, no_such_path,
+};
 pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
 pub use labels::{
     FIFO_LABEL, Labelled, MAX_ATTEMPTS_LABEL, PAUSED_LABEL, POISON_LABEL, START_LABEL,

@@ -61,6 +61,14 @@ pub enum Field {
     NotBuilt(&'static str),
 }
 
+const FIXED: [&str; 4] = ["name", "satisfies_pzs", "state", "tags"];
+
+/// Whether `path` of an update mask names what is decided at creation, or by the server. It may be
+/// given as it is; anything else is refused.
+pub fn is_fixed(path: &str) -> bool {
+    FIXED.contains(&path)
+}
+
 impl Field {
     /// Reads one path of an update mask. Refuses fields that cannot be changed or do not exist.
     pub fn parse(path: &str) -> Result<Self, Invalid> {
@@ -71,7 +79,6 @@ impl Field {
             "message_transforms",
             "schema_settings",
         ];
-        const FIXED: [&str; 4] = ["name", "satisfies_pzs", "state", "tags"];
         match path {
             "labels" => Ok(Self::Labels),
             "message_retention_duration" => Ok(Self::MessageRetention),

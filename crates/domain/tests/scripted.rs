@@ -21,6 +21,7 @@
 //! ack ID / nack ID / extend ID S          > what became of it
 //! settle O / spare O                      > the exhausted record is forwarded, or could not be
 //! lanes                                   > key, state, next record × failures, pending, wait
+//! waits                                   > lanes blocked and halted, backoffs and the first end
 //! release KEY / skip KEY                  > whether something blocks that lane; `-` is FIFO's
 //! snapshot NAME / seek NAME / seek O      keeps the progress / goes to it / goes to an offset
 //! tick S                                  > so many seconds later: leases expired

@@ -69,8 +69,13 @@ impl Audit for AuditFile {
     fn record(&self, act: &AuditAct) {
         AuditLog.record(act);
         let micros = i64::try_from(act.at.0).unwrap_or(i64::MAX);
-        let is_topic = act.resource.contains("/topics/");
-        let resource = if is_topic { "topic" } else { "subscription" };
+        let resource = match act.resource.split('/').nth(2) {
+            Some("topics") => "topic",
+            Some("snapshots") => "snapshot",
+            Some(_) => "subscription",
+            None if act.resource.starts_with("backups/") => "backup",
+            None => "resource",
+        };
         let known = [
             ("at", Some(json!(protobuf::Timestamp::from_unix_micros(micros)))),
             (resource, Some(json!(act.resource))),
@@ -78,6 +83,7 @@ impl Audit for AuditFile {
             ("key", act.key.as_ref().map(|key| json!(key))),
             ("messageId", act.message_id.as_ref().map(|id| json!(id))),
             ("details", act.details.as_ref().map(|details| json!(details))),
+            ("peer", act.peer.map(|peer| json!(peer.to_string()))),
         ];
         let known = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let line = Value::Object(known.collect());
@@ -103,6 +109,7 @@ mod tests {
             key: Some(key.to_owned()),
             message_id: Some("7".to_owned()),
             details: None,
+            peer: Some(([127, 0, 0, 1], 4_000).into()),
         }
     }
 
@@ -124,6 +131,7 @@ mod tests {
             "act": "skip",
             "key": "a\nb",
             "messageId": "7",
+            "peer": "127.0.0.1:4000",
         });
         assert_eq!(line, expected);
         assert_eq!(text.lines().count(), 1);
@@ -141,6 +149,7 @@ mod tests {
             key: None,
             message_id: None,
             details: Some("3 deleted".to_owned()),
+            peer: None,
             ..act("")
         });
         let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
@@ -152,6 +161,33 @@ mod tests {
             "details": "3 deleted",
         });
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn an_act_on_the_server_names_what_it_was_on() {
+        let folder = TempDir::new().unwrap();
+        let resource = "clock".to_owned();
+        AuditFile::new(folder.path()).record(&AuditAct { resource, ..act("") });
+        let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["resource"], "clock");
+    }
+
+    #[test]
+    fn each_kind_of_resource_has_its_name() {
+        let folder = TempDir::new().unwrap();
+        let audit = AuditFile::new(folder.path());
+        for (resource, kind) in [
+            ("projects/subscriptions/topics/t", "topic"),
+            ("projects/topics/subscriptions/s", "subscription"),
+            ("projects/p/snapshots/s", "snapshot"),
+            ("backups/before", "backup"),
+        ] {
+            audit.record(&AuditAct { resource: resource.to_owned(), ..act("") });
+            let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+            let line: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            assert_eq!(line[kind], json!(resource));
+        }
     }
 
     #[test]

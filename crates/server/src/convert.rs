@@ -22,9 +22,9 @@ use wire::pubsub;
 pub(crate) use push::{SigningAsk, secret_set};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
 pub(crate) use subscription::{
-    Extras, subscription_change, subscription_from_wire, subscription_to_wire,
+    Extras, is_unchanged, subscription_change, subscription_from_wire, subscription_to_wire,
 };
-pub(crate) use topic::{topic_change, topic_from_wire, topic_to_wire};
+pub(crate) use topic::{is_topic_unchanged, topic_change, topic_from_wire, topic_to_wire};
 
 use crate::status::{Refusal, Result};
 

@@ -8,7 +8,11 @@ mod audit;
 pub mod cli;
 pub mod config;
 mod convert;
+mod descriptors;
 mod engine;
+#[doc(hidden)]
+pub mod fuzzing;
+mod gate;
 mod grpc;
 mod live_api;
 mod logging;

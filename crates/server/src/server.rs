@@ -1,6 +1,5 @@
 //! The server: store, broker and port, started together and stopped in order.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,21 +7,20 @@ use std::time::Duration;
 
 use broker::{Broker, Clock, SystemClock};
 use domain::SubscriptionName;
-use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tonic::body::Body;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::api::{About, Api, Backups};
 use crate::audit::{self, AuditFile};
 use crate::config::{self, Config};
+use crate::descriptors::Descriptors;
 use crate::engine::{self, Closer, Recovery};
-use crate::grpc::{self, Answer, Grpc};
-use crate::live_api::{self, LiveApi};
+use crate::gate::Gate;
+use crate::grpc::{self, Grpc};
+use crate::live_api::LiveApi;
 use crate::metrics::{Facts, Metrics};
 use crate::net::{self, Connections, Phase};
 use crate::rest::Rest;
@@ -107,8 +105,11 @@ impl Server {
         closer: Closer,
         started: Started,
     ) -> Result<Self, Error> {
+        let descriptors = Descriptors::share(config);
+        descriptors.tell();
+        let config = &descriptors.applied(config);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let opening = Broker::open(engine, Arc::clone(&clock), options(config));
+        let opening = Broker::open(engine, Arc::clone(&clock), options(config, port.address));
         let broker = opening.await.map_err(Error::Load)?;
         make_resources(&broker, config).await?;
 
@@ -118,14 +119,16 @@ impl Server {
         set_health(&health, ServingStatus::Serving).await;
         let connections = Connections::default();
         let api = Api::new(Arc::clone(&broker), Arc::clone(&clock), config.limits.pull_wait)
-            .with_about(about(config, started, clock.wall(), connections.clone()))
+            .with_about(about(config, started, clock.wall(), (connections.clone(), descriptors)))
             .with_backups(closer.copier().map(|copier| backups(config, copier)));
         let metrics = metrics(config, &api, clock, started);
-        let body_timeout = config.limits.body_timeout;
+        let pace = config.limits.pace();
+        let url = config.server.url(port.address);
         let gate = Gate {
-            grpc: Grpc::new(api.clone(), &health, body_timeout).map_err(Error::Reflection)?,
-            live: LiveApi::new(api.clone(), body_timeout, phases.clone()),
-            rest: Rest::new(api, metrics, body_timeout, phases.clone(), readiness),
+            hosts: Arc::new(known_hosts(config, port.address)),
+            grpc: Grpc::new(api.clone(), &health, pace).map_err(Error::Reflection)?,
+            live: LiveApi::new(api.clone(), pace, phases.clone()),
+            rest: Rest::new(api, metrics, pace, phases.clone(), readiness, url),
         };
         let serving = net::serve(port.listener, gate, config.limits.clone(), connections, phases);
         Ok(Self {
@@ -185,6 +188,18 @@ impl Server {
     }
 }
 
+/// The names under which it may be asked.
+fn known_hosts(config: &Config, address: SocketAddr) -> domain::web::Hosts {
+    let hosts = config.server.known(address.ip());
+    if hosts.takes_any() {
+        tracing::info!(
+            "programs may use any host name for this server; list its names in server.hosts to \
+             refuse others, so that no web page can reach it under a name of its own"
+        );
+    }
+    hosts
+}
+
 fn backups(config: &Config, copier: engine::Copier) -> Backups {
     let others = [broker::KEY_FILE, audit::NAME, audit::OLD_NAME];
     let others = others.map(|name| config.data_dir.join(name)).to_vec();
@@ -195,7 +210,7 @@ fn about(
     config: &Config,
     started: Started,
     started_at: domain::Timestamp,
-    connections: Connections,
+    (connections, descriptors): (Connections, Descriptors),
 ) -> About {
     let is_disk = config.engine == config::Engine::Disk;
     About {
@@ -204,6 +219,7 @@ fn about(
         engine: config.engine.as_str(),
         durability: is_disk.then(|| config.storage.durability.as_str()),
         connections,
+        descriptors,
     }
 }
 
@@ -222,8 +238,8 @@ fn metrics(config: &Config, api: &Api, clock: Arc<dyn Clock>, started: Started) 
     Arc::new(Metrics::new(broker, clock, streams, facts, is_pinned))
 }
 
-/// What the settings say about the broker.
-fn options(config: &Config) -> broker::Options {
+/// What the settings say about the broker of a server that listens on `address`.
+fn options(config: &Config, address: SocketAddr) -> broker::Options {
     let plain = broker::Options::default();
     // Without the disk engine there is no folder to keep anything in.
     let folder = (config.engine == config::Engine::Disk).then_some(config.data_dir.as_path());
@@ -242,7 +258,7 @@ fn options(config: &Config) -> broker::Options {
             failures_per_second: config.log.failures_per_second,
         },
         live: config.live.options(),
-        push: config.push.options(config.listen, folder),
+        push: config.push.options(address, folder),
     }
 }
 
@@ -330,15 +346,19 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
         let is_made = made.is_ok();
         unless_there(made, subscription.name.as_str())?;
         if is_made {
-            warn_about(subscription);
+            warn_about(broker, subscription).await;
         }
     }
     Ok(())
 }
 
-fn warn_about(subscription: &domain::Subscription) {
+async fn warn_about(broker: &Broker, subscription: &domain::Subscription) {
     for warning in domain::subscription::warnings(None, subscription, 0) {
         tracing::warn!(subscription = %subscription.name, "{warning}");
+    }
+    if let Some(refusal) = broker.endpoint_refusal(subscription).await {
+        let subscription = &subscription.name;
+        tracing::warn!(%subscription, "nothing is pushed to its endpoint: {refusal}");
     }
 }
 
@@ -350,31 +370,5 @@ fn unless_there<T>(made: broker::Result<T>, name: &str) -> Result<(), Error> {
         }
         Err(broker::Error::AlreadyExists(..)) => Ok(()),
         Err(source) => Err(Error::Resource { name: name.to_owned(), source }),
-    }
-}
-
-/// Sends a request to gRPC, to what is for gateways, or to REST.
-#[derive(Clone)]
-struct Gate {
-    grpc: Grpc,
-    live: LiveApi,
-    rest: Rest,
-}
-
-impl hyper::service::Service<Request<Incoming>> for Gate {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Answer;
-
-    fn call(&self, request: Request<Incoming>) -> Answer {
-        if grpc::is_grpc(&request) {
-            return self.grpc.call(request);
-        }
-        if live_api::is_live(request.uri().path()) {
-            let live = self.live.clone();
-            return Answer(Box::pin(async move { Ok(live.answer(request).await) }));
-        }
-        let rest = self.rest.clone();
-        Answer(Box::pin(async move { Ok(rest.answer(request).await) }))
     }
 }

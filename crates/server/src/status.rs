@@ -29,9 +29,21 @@ impl Refusal {
         Self { code, field: None, problem: problem.into(), info: None }
     }
 
-    /// A call that is not built.
-    pub(crate) fn call_not_built(call: &str) -> Self {
-        Self::new(Code::Unimplemented, format!("{call} is not implemented"))
+    /// A call that is not built, with what is not there.
+    pub(crate) fn no_such_call(service: &str, call: &str) -> Self {
+        const SHOWN_MAX: usize = 200;
+        let missing = match service {
+            "google.pubsub.v1.SchemaService" => "this server has no schemas yet",
+            "google.iam.v1.IAMPolicy" => {
+                "this server has no access policies yet; whoever reaches it may do everything"
+            }
+            "google.pubsub.v1.Publisher"
+            | "google.pubsub.v1.Subscriber"
+            | "postrider.live.v1.Live" => "the service has no such call here",
+            _ => "this server has no such service",
+        };
+        let name: String = format!("{service}/{call}").chars().take(SHOWN_MAX).collect();
+        Self::new(Code::Unimplemented, format!("{name} is not implemented: {missing}"))
     }
 
     /// A field that only its default value is accepted for.
@@ -150,6 +162,9 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Invalid(invalid) => return invalid.clone().into(),
+            Error::Forbidden(invalid) => {
+                return Self { code: Code::PermissionDenied, ..invalid.clone().into() };
+            }
             Error::NotFound(..) => Code::NotFound,
             Error::AlreadyExists(..) => Code::AlreadyExists,
             Error::Contended(..) => Code::Aborted,

@@ -160,7 +160,7 @@ pub enum TailRead {
 /// What an engine tells its owner. Called from the engine's own thread: quick, never blocking.
 pub trait Listener: Send + Sync {
     /// Records below these ends have become visible. Called in commit order, after the group is
-    /// durable and before its receipts resolve.
+    /// durable and its receipts have resolved: who published hears of it first.
     fn visible(&self, ends: &[(TopicId, Offset)]);
 
     /// The log wants a checkpoint and a `trim` soon, or appends will have to wait.

@@ -1,6 +1,6 @@
 //! `ProgressStore`: claims of topics, and checkpoints that make recovery short.
 
-use domain::{Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
 
 use crate::{Future, Position, Result};
 
@@ -26,6 +26,8 @@ pub struct Checkpoint {
     pub progress: Vec<(SubscriptionId, Progress)>,
     /// Subscriptions that are gone.
     pub forgotten: Vec<SubscriptionId>,
+    /// The time as far as it is believed; `None` = leave what was saved before.
+    pub clock: Option<ClockMark>,
 }
 
 /// Claims, and progress checkpoints. Losing a checkpoint costs replay time, never state.
@@ -41,4 +43,16 @@ pub trait ProgressStore: Send + Sync {
     /// Saves in one transaction. `Corrupt` or a lost checkpoint never loses state. The position
     /// must not be past `MessageLog::position`.
     fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>>;
+
+    /// The mark of the clock that the last checkpoint with one saved.
+    fn clock_mark(&self) -> Future<Result<Option<ClockMark>>>;
+
+    /// Whether this is a copy of a store, opened for the first time: the store it was made of may
+    /// have given out offsets since that are not known here. `raise` ends it.
+    fn is_copy(&self) -> bool;
+
+    /// Has the next record of each topic take this offset, durably; what lies between is a gap.
+    /// `Conflict`, with nothing changed, if an offset is used already, or if the log still holds
+    /// records of a topic: a checkpoint and a trim right after the opening of a copy move them.
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>>;
 }

@@ -3,6 +3,8 @@
 //! numbers and types; `tests/e2e/descriptors` compares them with an official client package. The
 //! package `postrider.live.v1` is our own.
 
+pub mod allowance;
+pub mod codec;
 mod generated;
 pub mod json;
 pub mod protobuf;

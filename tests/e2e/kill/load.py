@@ -48,6 +48,9 @@ class Api:
             "Pull": ("PullRequest", "PullResponse"),
             "Acknowledge": ("AcknowledgeRequest", None),
             "ModifyAckDeadline": ("ModifyAckDeadlineRequest", None),
+            "CreateSnapshot": ("CreateSnapshotRequest", "Snapshot"),
+            "DeleteSnapshot": ("DeleteSnapshotRequest", None),
+            "Seek": ("SeekRequest", "SeekResponse"),
         },
     }
 

@@ -46,6 +46,7 @@ class Rounds:
         self.server = Server(folder, config=self.config())
         self.load = None
         self.kept = []
+        self.killed_starts = 0
 
     def config(self):
         wal = self.random.choice(("32MiB", "48MiB"))
@@ -75,10 +76,11 @@ class Rounds:
     def start(self):
         """Starts the server; in some rounds it is killed again while it recovers."""
         self.server.config.write_text(self.config())
-        while self.random.random() < 0.3:
+        while self.random.random() < 0.4:
             self.server.spawn()
             self.pause(self.random.uniform(0, 0.05))
             self.server.kill()
+            self.killed_starts += 1
         self.server.start()
         self.checker.started()
 
@@ -164,7 +166,8 @@ def main():
             passed += 1
             if passed % DRAIN_EVERY == 0:
                 print(
-                    f"{passed} rounds, {len(checker.messages)} published, "
+                    f"{passed} rounds, {rounds.killed_starts} killed starts, "
+                    f"{len(checker.messages)} published, "
                     f"{checker.delivered_count} delivered, {checker.acked_count} acked, "
                     f"{checker.nacked_count} nacked, {time.monotonic() - began:.0f} s",
                     flush=True,

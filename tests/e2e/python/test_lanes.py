@@ -54,7 +54,7 @@ def test_a_subscription_without_lanes_lists_none(rest, grpc_clients):
     topic, name = grpc_clients.pair()
     grpc_clients.publish(topic, b"x")
     grpc_clients.nack(name, grpc_clients.pull_exactly(name, 1))
-    assert rest.ok("GET", f"/v1/{name}/lanes") == {"lanes": []}
+    assert rest.ok("GET", f"/v1/{name}/lanes")["lanes"] == []
 
 
 def test_a_halted_lane_shows_what_blocks_it(rest, grpc_clients):
@@ -106,6 +106,18 @@ def test_a_skipped_head_is_dead_lettered_and_the_lane_goes_on(rest, grpc_clients
     assert letter.attributes["original_message_id"] == ids[0]
     assert data(clients.pull_exactly(name, 1)) == [b"2"]
     assert lanes(rest, name) == []
+
+
+def test_a_skipped_head_says_so_and_how_its_last_delivery_failed(rest, grpc_clients):
+    topic, name, letters = halting(rest, grpc_clients)
+    grpc_clients.publish_messages(topic, *ordered("ann", b"bad"))
+    exhaust(grpc_clients, name)
+    until(lambda: lanes(rest, name))
+    assert act(rest, name, "skip", "ann").code == 200
+    (letter,) = grpc_clients.pull_exactly(letters, 1)
+    said = dict(letter.message.attributes)
+    assert said["failure_reason"] == "skipped"
+    assert (said["attempts"], said["error_class"]) == ("5", "nack")
 
 
 def test_a_fifo_subscription_has_one_lane_without_a_name(rest, grpc_clients):

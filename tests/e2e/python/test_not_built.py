@@ -58,5 +58,10 @@ def test_a_call_that_is_not_built_is_refused(clients):
             request=iam_policy_pb2.GetIamPolicyRequest(resource=topic)
         ),
     ):
-        with refused("UNIMPLEMENTED"):
+        with refused("UNIMPLEMENTED") as raised:
             call()
+        assert "is not implemented: this server has no" in str(raised.value)
+
+
+def test_there_are_no_schemas_to_list(clients):
+    assert list(clients.schemas.list_schemas(request={"parent": clients.project})) == []

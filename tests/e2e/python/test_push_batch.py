@@ -232,8 +232,66 @@ def test_a_batch_is_signed_as_a_whole(push):
     ids = push.publish(topic, *numbers(0, 10))
     go(push, made["name"])
     (request,) = push.receiver.wait(1)
-    assert request.headers["webhook-id"] == f"{ids[0]}-{ids[-1]}"
+    assert request.headers["postrider-batch-id"].startswith(f"{ids[0]}-{ids[-1]}-")
+    assert request.headers["webhook-id"] == request.headers["postrider-batch-id"]
     assert_signed(request, made["postrider"]["signing"]["secret"])
+
+
+def test_a_message_has_one_webhook_id_alone_and_again_but_not_that_of_a_batch(push):
+    """A batch that fails is sent one by one, each message under its own name."""
+    push.receiver.on("/push", 500, 200)
+    topic = push.clients.topic()
+    settings = {**FIFO_BATCH, "signing": {}, "paused": True}
+    made = push.create(topic, postrider=settings, retryPolicy=retry(0.1))
+    ids = push.publish(topic, *numbers(0, 3))
+    go(push, made["name"])
+    push.receiver.wait_until(lambda: len({tuple(one.batch) for one in push.receiver.at()}) >= 2)
+    first, second = push.receiver.wait(2)[:2]
+    assert (len(first.json), len(second.json)) == (3, 1)
+    assert second.headers["webhook-id"] == ids[0]
+    assert first.headers["webhook-id"] not in ids, "whoever has one of them has not all"
+
+
+@pytest.mark.parametrize("lanes", [{"enableMessageOrdering": True}, {"laneBy": "kind"}], ids=str)
+def test_batches_of_a_lane_prove_their_order(push, lanes):
+    """Of a key as of a FIFO subscription."""
+    settings = {"batch": FIFO_BATCH["batch"], "paused": True}
+    settings |= {"laneBy": lanes["laneBy"]} if "laneBy" in lanes else {}
+    fields = {"enableMessageOrdering": True} if "enableMessageOrdering" in lanes else {}
+    topic, name = push.pair(retryPolicy=retry(0.1), postrider=settings, **fields)
+    ids = push.publish(topic, *numbers(0, 25), key="k", kind="order")
+    go(push, name)
+    came = push.receiver.wait(3)
+    assert [one.headers["postrider-sequence"] for one in came] == [ids[0], ids[10], ids[20]]
+    previous = [one.headers.get("postrider-previous-sequence") for one in came]
+    assert previous == [None, ids[9], ids[19]]
+    assert len({one.headers["postrider-epoch"] for one in came}) == 1
+    assert all("postrider" not in envelope for one in came for envelope in one.json)
+
+
+def test_a_batch_of_several_lanes_says_of_each_message_where_it_stands(push):
+    settings = {"batch": FIFO_BATCH["batch"], "paused": True}
+    topic, name = push.pair(
+        retryPolicy=retry(0.1), postrider=settings, enableMessageOrdering=True
+    )
+    sent = {}
+    for n in range(15):
+        for key in ("a", "b"):
+            (id,) = push.publish(topic, b"%d" % n, key=key)
+            sent.setdefault(key, []).append(id)
+    go(push, name)
+    push.receiver.wait_until(lambda: sum(len(one.json) for one in push.receiver.at()) >= 30)
+    last = {}
+    for one in sorted(push.receiver.at(), key=lambda one: one.arrived):
+        first = one.json[0]["message"]
+        assert one.headers["postrider-sequence"] == first["messageId"]
+        for envelope in one.json:
+            key, id = envelope["message"]["orderingKey"], envelope["message"]["messageId"]
+            if "postrider" in envelope:
+                assert envelope["postrider"]["sequence"] == id
+                assert envelope["postrider"].get("previousSequence") == last.get(key)
+            last[key] = id
+    assert last == {key: ids[-1] for key, ids in sent.items()}
 
 
 def test_batches_in_flight_at_a_kill_come_again_in_order(own_push):

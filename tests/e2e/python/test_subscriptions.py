@@ -176,7 +176,6 @@ def test_an_update_sets_changes_and_ends_policies(clients):
     "paths",
     [
         [],
-        ["name"],
         ["topic"],
         ["filter"],
         ["enable_message_ordering"],
@@ -189,8 +188,26 @@ def test_an_update_sets_changes_and_ends_policies(clients):
 )
 def test_a_bad_update_mask_is_refused(clients, paths):
     _, name = clients.pair()
+    other = {
+        "name": name,
+        "topic": f"{clients.project}/topics/other",
+        "filter": "attributes:other",
+        "enable_message_ordering": True,
+        "detached": True,
+        "ack_deadline_seconds": 20,
+    }
     with refused("INVALID_ARGUMENT"):
-        update(clients, {"name": name, "ack_deadline_seconds": 20}, paths)
+        update(clients, other, paths)
+
+
+def test_a_mask_may_name_what_cannot_change_as_it_is(clients):
+    topic = clients.topic()
+    name = clients.subscription(topic, filter="attributes:a")
+    # kombu names the filter with each update.
+    wanted = {"name": name, "filter": "attributes:a", "ack_deadline_seconds": 20}
+    changed = update(clients, wanted, ["filter", "ack_deadline_seconds"])
+    assert changed.ack_deadline_seconds == 20
+    assert changed.filter == "attributes:a"
 
 
 def test_an_update_keeps_to_the_limits(clients):

@@ -6,7 +6,7 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("postrider-domain", &[]),
     ("postrider-storage", &["postrider-domain"]),
     ("postrider-broker", &["postrider-storage", "postrider-domain"]),
@@ -33,6 +33,18 @@ const ALLOWED: [(&str, &[&str]); 9] = [
         ],
     ),
     ("postrider-bench", &["postrider-wire", "postrider-consumer"]),
+    (
+        "postrider-fuzz",
+        &[
+            "postrider",
+            "postrider-broker",
+            "postrider-consumer",
+            "postrider-domain",
+            "postrider-storage",
+            "postrider-testkit",
+            "postrider-wire",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -41,18 +41,29 @@ fn links(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Python tests a document names, as in `` `test_a_fact` ``.
+/// Tests a document names, as in `` `test_a_fact` `` or `` `a_fact_that_holds` ``: words with so
+/// many joints are nothing else.
 fn named_tests(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').filter(|word| word.starts_with("test_") && word.chars().all(is_name))
+    let is_test = |word: &&str| word.starts_with("test_") || word.matches('_').count() >= JOINTS;
+    text.split('`').filter(|word| word.chars().all(is_name)).filter(is_test)
 }
+
+/// Metrics, the names with the most, have fewer.
+const JOINTS: usize = 6;
 
 fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
 fn is_defined(files: &[File], test: &str) -> bool {
-    let definition = format!("def {test}(");
-    files.iter().any(|file| file.path.ends_with(".py") && file.text.contains(&definition))
+    let definitions = [(".py", format!("def {test}(")), (".rs", format!("fn {test}("))];
+    let defines = |file: &File| {
+        let is_in = |(kind, text): &(&str, String)| {
+            file.path.ends_with(kind) && file.text.contains(text.as_str())
+        };
+        definitions.iter().any(is_in)
+    };
+    files.iter().any(defines)
 }
 
 #[cfg(test)]
@@ -66,6 +77,11 @@ mod tests {
         let code = File { path: "a.py".to_owned(), text: "def test_one(x):".to_owned() };
         assert!(is_defined(std::slice::from_ref(&code), "test_one"));
         assert!(!is_defined(&[code], "test_two"));
+        let text = "`what_is_said_in_so_many_words` of `postrider_live_streams`";
+        assert_eq!(named_tests(text).collect::<Vec<_>>(), ["what_is_said_in_so_many_words"]);
+        let code = "fn what_is_said_in_so_many_words() {".to_owned();
+        let code = File { path: "a.rs".to_owned(), text: code };
+        assert!(is_defined(&[code], "what_is_said_in_so_many_words"));
     }
 
     #[test]

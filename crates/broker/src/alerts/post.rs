@@ -78,17 +78,23 @@ impl Outbox {
 }
 
 /// The message that tells of an alert.
-pub(super) fn message(name: &SubscriptionName, transition: &Transition, at: Timestamp) -> Message {
+pub(super) fn message(
+    name: Option<&SubscriptionName>,
+    transition: &Transition,
+    at: Timestamp,
+) -> Message {
     let view = AlertView::new(name, &transition.alert);
     let mut attributes = BTreeMap::from(
         [
             ("rule", view.rule.as_str()),
             ("severity", view.severity.as_str()),
             ("state", view.state.as_str()),
-            ("subscription", name.as_str()),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
+    if let Some(name) = name {
+        attributes.insert("subscription".to_owned(), name.to_string());
+    }
     if let Some(before) = transition.before {
         attributes.insert("before".to_owned(), before.as_str().to_owned());
     }

@@ -18,8 +18,9 @@ pub struct AlertView {
     /// Where it stands.
     #[serde(serialize_with = "state")]
     pub state: State,
-    /// With which subscription something is wrong.
-    pub subscription: String,
+    /// With which subscription something is wrong; `None` = with the server itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<String>,
     /// Since when.
     #[serde(serialize_with = "time")]
     pub since: Timestamp,
@@ -34,12 +35,12 @@ pub struct AlertView {
 }
 
 impl AlertView {
-    pub(super) fn new(name: &SubscriptionName, alert: &Alert) -> Self {
+    pub(super) fn new(name: Option<&SubscriptionName>, alert: &Alert) -> Self {
         Self {
             rule: alert.rule,
             severity: alert.severity,
             state: alert.state,
-            subscription: name.to_string(),
+            subscription: name.map(ToString::to_string),
             since: alert.since,
             value: alert.value,
             threshold: alert.level.bound(),

@@ -95,7 +95,8 @@ impl Broker {
         let settings = Versioned { settings: Arc::new(stored.settings), version: entry.version };
         let claim = self.engine.progress.claim(id, stored.first).await?;
         let runtime = Arc::clone(&self.runtime);
-        let topic = Arc::new(Topic::new(id, stored.first, settings, claim, runtime));
+        let began = (stored.first, stored.kept_since);
+        let topic = Arc::new(Topic::new(id, began, settings, claim, runtime));
         topic.set_dead_letter(admin.dead_letter_topics.contains_key(topic.name()));
         self.tail.add(Arc::clone(&topic));
         self.topics.write().insert(topic.name().clone(), Arc::clone(&topic));
@@ -123,6 +124,7 @@ impl Broker {
             settings: Arc::clone(&settings),
             version: entry.version,
             first,
+            gone: stored.gone,
             used_at,
         };
         let runtime = Arc::clone(&self.runtime);
@@ -157,7 +159,8 @@ impl Broker {
         let claim = self.engine.progress.claim(id, first).await?;
         let settings = Arc::new(domain::Topic::new(name.clone()));
         let settings = Versioned { settings, version: 0 };
-        let topic = Topic::new(id, first, settings, claim, Arc::clone(&self.runtime));
+        let began = (first, Timestamp(0));
+        let topic = Topic::new(id, began, settings, claim, Arc::clone(&self.runtime));
         let topic = Arc::new(topic);
         topic.mark_deleted();
         self.tail.add(Arc::clone(&topic));

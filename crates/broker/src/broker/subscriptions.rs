@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use domain::delivery::{Flow, Lease};
 use domain::push::Secret;
-use domain::subscription::Start;
-use domain::{Invalid, Offset, ProjectName, SubscriptionName, Timestamp};
+use domain::{ProjectName, SubscriptionName, Timestamp};
 use storage::Kind;
 
 use super::{Admin, Broker, Page, exists, gone, page, readable};
@@ -25,6 +24,7 @@ impl Broker {
         settings: domain::Subscription,
     ) -> Result<Arc<Subscription>> {
         settings.validate()?;
+        self.check_account(None, &settings)?;
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
             let name = settings.name.clone();
@@ -32,8 +32,9 @@ impl Broker {
                 return Err(Error::AlreadyExists(Resource::Subscription, name.to_string()));
             }
             let topic = broker.topic(&settings.topic)?;
-            let cursor = broker.resolve(settings.start, &topic).await?;
-            let stored = StoredSubscription { settings, topic: topic.id(), cursor };
+            let progress = broker.progress_from(settings.start, &topic).await?;
+            let cursor = progress.cursor();
+            let stored = StoredSubscription { settings, topic: topic.id(), cursor, gone: None };
             let value = readable(stored.encode(), name.as_str())?;
             let catalogue = &broker.engine.catalogue;
             let put = catalogue.put(Kind::Subscription, name.as_str(), value, None).await;
@@ -42,27 +43,15 @@ impl Broker {
             let used_at = broker.runtime.clock.wall();
             let subscription = broker.load_subscription(&entry, used_at, &mut admin).await?;
             subscription.touch(used_at);
+            // Between what snapshots keep there may be what nothing does.
+            if progress.acked_above_count() > 0 {
+                subscription.seek(|_, _, _| progress)?.await?;
+            }
             broker.push.look_at(&subscription);
+            broker.audit_push(None, &subscription.settings());
             Ok(subscription)
         })
         .await
-    }
-
-    /// The first offset for `start`. Only visible offsets are ever named: they are durable.
-    async fn resolve(&self, start: Start, topic: &Topic) -> Result<Offset> {
-        let log = &self.runtime.log;
-        let end = log.end(topic.id());
-        match start {
-            Start::Latest => Ok(end),
-            Start::Earliest => Ok(log.offset_at(topic.id(), Timestamp(0)).await?),
-            Start::Time(time) => Ok(log.offset_at(topic.id(), time).await?),
-            Start::Offset(offset) if offset <= end => Ok(offset),
-            Start::Offset(offset) => Err(Invalid::new(
-                "postrider.start",
-                format!("offset {offset} is past the end of the topic, which is {end}"),
-            )
-            .into()),
-        }
     }
 
     /// The subscription of that name.
@@ -104,8 +93,11 @@ impl Broker {
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
             let subscription = broker.subscription(&name)?;
-            let settings = change.apply(&subscription.settings())?;
+            let before = subscription.settings();
+            let settings = change.apply(&before)?;
+            broker.check_account(Some(&before), &settings)?;
             broker.store_settings(&mut admin, &subscription, settings).await?;
+            broker.audit_push(Some(&before), &subscription.settings());
             Ok(subscription)
         })
         .await
@@ -137,6 +129,7 @@ impl Broker {
             let settings = domain::Subscription { signing: Some(rotated), ..(*settings).clone() };
             settings.validate()?;
             broker.store_settings(&mut admin, &subscription, settings).await?;
+            broker.audit("rotate secret", name.to_string(), None);
             Ok((secret, until))
         })
         .await
@@ -157,6 +150,7 @@ impl Broker {
             broker.store_settings(&mut admin, &subscription, settings).await?;
             subscription.topic().detach(&subscription);
             broker.drop_if_unused(subscription.topic());
+            broker.audit("detach", name.to_string(), None);
             Ok(subscription.drop_backlog().await.map(drop)?)
         })
         .await
@@ -175,12 +169,13 @@ impl Broker {
             settings: settings.clone(),
             topic: subscription.topic().id(),
             cursor: subscription.first(),
+            gone: subscription.gone_with(&settings),
         };
         let value = readable(stored.encode(), name)?;
         let put = self.engine.catalogue.put(Kind::Subscription, name, value, Some(version)).await;
         let entry = put.map_err(|error| gone(error, Resource::Subscription, name))?;
         self.note_policy(admin, Some(&before), Some(&settings));
-        subscription.set_settings(Arc::new(settings), entry.version);
+        subscription.set_settings(Arc::new(settings), stored.gone, entry.version);
         self.push.look_at(subscription);
         self.plan_expiry(subscription);
         Ok(())
@@ -192,7 +187,9 @@ impl Broker {
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
             let subscription = broker.subscription(&name)?;
-            broker.end_subscription(&mut admin, &subscription).await
+            broker.end_subscription(&mut admin, &subscription).await?;
+            broker.audit("delete", name.to_string(), None);
+            Ok(())
         })
         .await
     }
@@ -202,7 +199,7 @@ impl Broker {
         let name = name.clone();
         self.change(|broker| async move {
             let mut admin = broker.admin.lock().await;
-            let now = broker.runtime.clock.wall();
+            let now = broker.runtime.retention_now();
             let Ok(subscription) = broker.subscription(&name) else { return Ok(false) };
             if subscription.expires_at(now).is_none_or(|at| at > now) {
                 return Ok(false);

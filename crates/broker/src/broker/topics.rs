@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::{Message, Offset, OffsetRange, ProjectName, TopicName};
+use domain::{Message, Offset, OffsetRange, ProjectName, Timestamp, TopicName};
 use storage::Kind;
 
 use super::{Admin, Broker, Page, exists, gone, page, readable};
@@ -23,7 +23,9 @@ impl Broker {
             let admin = broker.admin.lock().await;
             let name = settings.name.clone();
             let first = Offset(broker.runtime.clock.wall().0).max(admin.offset_floor);
-            let value = readable(StoredTopic { settings, first }.encode(), name.as_str())?;
+            let kept_since = Timestamp(0);
+            let stored = StoredTopic { settings, first, kept_since };
+            let value = readable(stored.encode(), name.as_str())?;
             let put = broker.engine.catalogue.put(Kind::Topic, name.as_str(), value, None).await;
             let entry = put.map_err(|error| exists(error, Resource::Topic, name.as_str()))?;
             broker.load_topic(&entry, &admin).await
@@ -59,11 +61,14 @@ impl Broker {
             let topic = broker.topic(&name)?;
             let Versioned { settings, version } = topic.versioned();
             let settings = change.apply(&settings)?;
-            let stored = StoredTopic { settings: settings.clone(), first: topic.first() };
+            let kept_since = topic.kept_since_with(settings.message_retention);
+            let stored =
+                StoredTopic { settings: settings.clone(), first: topic.first(), kept_since };
             let value = readable(stored.encode(), name.as_str())?;
             let catalogue = &broker.engine.catalogue;
             let put = catalogue.put(Kind::Topic, name.as_str(), value, Some(version)).await;
             let entry = put.map_err(|error| gone(error, Resource::Topic, name.as_str()))?;
+            topic.set_kept_since(kept_since);
             topic.set_settings(Versioned { settings: Arc::new(settings), version: entry.version });
             broker.live.look_at(&topic);
             Ok(topic)
@@ -87,6 +92,7 @@ impl Broker {
             broker.live.look_at(&topic);
             broker.drop_desk(&topic).await;
             broker.drop_if_unused(&topic);
+            broker.audit("delete", name.to_string(), None);
             Ok(())
         })
         .await

@@ -6,6 +6,7 @@ use domain::letter::{
     ORIGINAL_SUBSCRIPTION, SOURCE_DELIVERY_COUNT, SOURCE_PROJECT, SOURCE_PUBLISH_TIME,
     SOURCE_SUBSCRIPTION,
 };
+use domain::text::shortened;
 use domain::{Invalid, Message, Record, Subscription, message};
 
 use crate::rfc3339;
@@ -13,12 +14,33 @@ use crate::rfc3339;
 /// Bytes of `last_error`, at most.
 const LAST_ERROR_BYTES_MAX: usize = 1_024;
 
+/// Why a message is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It was tried as often as it may be.
+    Exhausted,
+    /// An operator did not want to wait for it.
+    Skipped,
+}
+
+impl Reason {
+    /// The word in `failure_reason`.
+    fn word(self, subscription: &Subscription) -> &'static str {
+        match self {
+            Self::Skipped => "skipped",
+            Self::Exhausted if subscription.push.is_some() => "max_push_attempts_exceeded",
+            Self::Exhausted => "max_delivery_attempts_exceeded",
+        }
+    }
+}
+
 /// The message of `record`, with what happened to it in its attributes: Google's, and ours.
 ///
 /// A message that went through a dead letter topic before keeps its first `original_message_id`.
 pub(super) fn write(
     subscription: &Subscription,
     exhausted: &Exhausted,
+    reason: Reason,
     record: &Record,
 ) -> Result<Message, Invalid> {
     let read = message::decode(&record.body);
@@ -32,7 +54,7 @@ pub(super) fn write(
     set(SOURCE_PUBLISH_TIME, published);
     set(SOURCE_DELIVERY_COUNT, attempts.clone());
     set(ORIGINAL_SUBSCRIPTION, name.to_string());
-    set(FAILURE_REASON, reason(subscription, exhausted).to_owned());
+    set(FAILURE_REASON, reason.word(subscription).to_owned());
     set(ATTEMPTS, attempts);
     let id = || record.offset.to_string();
     message.attributes.entry(ORIGINAL_MESSAGE_ID.to_owned()).or_insert_with(id);
@@ -40,20 +62,11 @@ pub(super) fn write(
     Ok(message)
 }
 
-fn reason(subscription: &Subscription, exhausted: &Exhausted) -> &'static str {
-    match subscription.attempts_allowed() {
-        Some(max) if exhausted.attempts >= max && subscription.push.is_some() => {
-            "max_push_attempts_exceeded"
-        }
-        Some(max) if exhausted.attempts >= max => "max_delivery_attempts_exceeded",
-        _ => "skipped",
-    }
-}
-
 /// What an earlier dead lettering said of its own failure is not left standing.
 fn tell_failure(message: &mut Message, failure: Option<&Failure>) {
     let class = failure.map(|failure| failure.class.to_owned());
-    let error = failure.and_then(|failure| failure.message.as_deref()).map(bounded);
+    let error = failure.and_then(|failure| failure.message.as_deref());
+    let error = error.map(|error| shortened(error, LAST_ERROR_BYTES_MAX).into_owned());
     let status = failure.and_then(|failure| failure.status).map(|status| status.to_string());
     for (key, value) in [(ERROR_CLASS, class), (LAST_ERROR, error), (LAST_STATUS, status)] {
         match value {
@@ -61,14 +74,6 @@ fn tell_failure(message: &mut Message, failure: Option<&Failure>) {
             None => message.attributes.remove(key),
         };
     }
-}
-
-fn bounded(text: &str) -> String {
-    let mut end = text.len().min(LAST_ERROR_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -117,8 +122,9 @@ mod tests {
             message: Some(Arc::from("ä".repeat(600))),
             retry_after: None,
         };
-        let letter =
-            write(&subscription(), &exhausted(5, Some(failure)), &record(&original())).unwrap();
+        let exhausted = exhausted(5, Some(failure));
+        let record = record(&original());
+        let letter = write(&subscription(), &exhausted, Reason::Exhausted, &record).unwrap();
         assert_eq!(letter.data, original().data);
         assert_eq!(letter.ordering_key, "k");
         let expected = [
@@ -130,7 +136,7 @@ mod tests {
             ("color", "red"),
             ("error_class", "timeout"),
             ("failure_reason", "max_delivery_attempts_exceeded"),
-            ("last_error", &"ä".repeat(512)),
+            ("last_error", &format!("{0}…{0}", "ä".repeat(255))),
             ("last_status", "504"),
             ("original_message_id", "77"),
             ("original_subscription", "projects/p/subscriptions/sub"),
@@ -147,16 +153,20 @@ mod tests {
             message.attributes.insert(key.to_owned(), value.to_owned());
         }
         let nacked = exhausted(5, Some(Failure::NACK));
-        let letter = write(&subscription(), &nacked, &record(&message)).unwrap();
+        let letter = write(&subscription(), &nacked, Reason::Exhausted, &record(&message)).unwrap();
         let get = |key: &str| letter.attributes.get(key).map(String::as_str);
         assert_eq!(get("original_message_id"), Some("3"));
         assert_eq!((get("error_class"), get("last_status")), (Some("nack"), None));
     }
 
     #[test]
-    fn one_that_an_operator_gave_up_early_says_so() {
-        let letter = write(&subscription(), &exhausted(2, None), &record(&original())).unwrap();
-        assert_eq!(letter.attributes.get("failure_reason").map(String::as_str), Some("skipped"));
-        assert_eq!(letter.attributes.get("error_class"), None);
+    fn one_that_an_operator_gave_up_says_so_however_often_it_was_tried() {
+        for attempts in [2, 5, 6] {
+            let exhausted = exhausted(attempts, None);
+            let record = record(&original());
+            let letter = write(&subscription(), &exhausted, Reason::Skipped, &record).unwrap();
+            let get = |key: &str| letter.attributes.get(key).map(String::as_str);
+            assert_eq!((get("failure_reason"), get("error_class")), (Some("skipped"), None));
+        }
     }
 }

@@ -21,6 +21,18 @@ struct Form {
     progress: String,
 }
 
+/// A progress as text.
+pub(super) fn encode_progress(progress: &Progress) -> String {
+    let mut bytes = Vec::new();
+    progress.encode(&mut bytes);
+    STANDARD.encode(bytes)
+}
+
+pub(super) fn decode_progress(text: &str) -> Result<Progress, Unreadable> {
+    let bytes = STANDARD.decode(text).map_err(|_| Unreadable::Progress)?;
+    Progress::decode(&bytes).map_err(|_| Unreadable::Progress)
+}
+
 /// A stored snapshot: what its owner sees, the life of its topic, and the progress it keeps.
 pub(crate) struct StoredSnapshot {
     pub(crate) settings: domain::Snapshot,
@@ -31,22 +43,19 @@ pub(crate) struct StoredSnapshot {
 
 impl StoredSnapshot {
     pub(crate) fn encode(&self) -> Result<Bytes, Unreadable> {
-        let mut progress = Vec::new();
-        self.progress.encode(&mut progress);
         let form = Form {
             topic: self.settings.topic.to_string(),
             topic_id: self.topic.0,
             created_us: self.created.0,
             expire_time_us: self.settings.expire_time.0,
             labels: self.settings.labels.clone(),
-            progress: STANDARD.encode(progress),
+            progress: encode_progress(&self.progress),
         };
         Ok(serde_json::to_vec(&form)?.into())
     }
 
     pub(crate) fn decode(name: &str, value: &[u8]) -> Result<Self, Unreadable> {
         let form: Form = serde_json::from_slice(value)?;
-        let progress = STANDARD.decode(form.progress).map_err(|_| Unreadable::Progress)?;
         let settings = domain::Snapshot {
             name: SnapshotName::parse("name", name)?,
             topic: TopicName::parse("topic", &form.topic)?,
@@ -57,7 +66,7 @@ impl StoredSnapshot {
             settings,
             topic: TopicId(form.topic_id),
             created: Timestamp(form.created_us),
-            progress: Progress::decode(&progress).map_err(|_| Unreadable::Progress)?,
+            progress: decode_progress(&form.progress)?,
         })
     }
 }

@@ -1,19 +1,21 @@
 //! The stored form of a subscription.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use domain::limits::ACK_DEADLINE_DEFAULT;
 use domain::subscription::Start;
 use domain::{
-    DeadLetterPolicy, Filter, Invalid, Offset, Poison, RetryPolicy, SubscriptionName, Timestamp,
-    TopicId, TopicName,
+    DeadLetterPolicy, Filter, Invalid, Offset, Poison, Progress, RetryPolicy, SubscriptionName,
+    Timestamp, TopicId, TopicName,
 };
 use serde::{Deserialize, Serialize};
 
 use super::alerts::{self, AlertForm};
 use super::push::{self, BackoffForm, BatchForm, PushForm, SigningForm};
+use super::snapshot::{decode_progress, encode_progress};
 use super::{Unreadable, millis};
 
 /// What came later has a default, so that a definition of an earlier version still reads.
@@ -22,6 +24,9 @@ struct Form {
     topic: String,
     topic_id: u64,
     cursor: u64,
+    /// What was acked before acked messages were to be kept, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    acked_before: Option<String>,
     ack_deadline_ms: u64,
     retain_acked_messages: bool,
     message_retention_ms: u64,
@@ -127,6 +132,8 @@ pub(crate) struct StoredSubscription {
     pub(crate) topic: TopicId,
     /// The first offset it was ever to deliver; durable before the subscription is answered.
     pub(crate) cursor: Offset,
+    /// What was acked before it was told to keep acked messages, if it was later than made.
+    pub(crate) gone: Option<Arc<Progress>>,
 }
 
 impl StoredSubscription {
@@ -136,6 +143,7 @@ impl StoredSubscription {
             topic: settings.topic.to_string(),
             topic_id: self.topic.0,
             cursor: self.cursor.0,
+            acked_before: self.gone.as_deref().map(encode_progress),
             ack_deadline_ms: millis(settings.ack_deadline),
             retain_acked_messages: settings.retain_acked_messages,
             message_retention_ms: millis(settings.message_retention),
@@ -173,7 +181,8 @@ impl StoredSubscription {
         let form: Form = serde_json::from_slice(value)?;
         let name = SubscriptionName::parse("name", name)?;
         let (topic, cursor) = (TopicId(form.topic_id), Offset(form.cursor));
-        Ok(Self { settings: form.settings(name)?, topic, cursor })
+        let gone = form.acked_before.as_deref().map(decode_progress).transpose()?.map(Arc::new);
+        Ok(Self { settings: form.settings(name)?, topic, cursor, gone })
     }
 }
 
@@ -303,9 +312,11 @@ mod tests {
             settings: settings.clone(),
             topic: TopicId(9),
             cursor: Offset(1_234),
+            gone: Some(Arc::new(Progress::starting_at(Offset(2_000)))),
         };
         let value = stored.encode().unwrap();
         let back = StoredSubscription::decode(NAME, &value).unwrap();
+        assert_eq!(back.gone, stored.gone);
         assert_eq!(back.settings, settings);
         assert_eq!((back.topic, back.cursor), (TopicId(9), Offset(1_234)));
     }

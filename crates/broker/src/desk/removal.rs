@@ -6,7 +6,6 @@ use domain::{Offset, OffsetRange, SubscriptionId};
 
 use super::letters::Place;
 use super::{LetterPlace, LetterState, Marks};
-use crate::audit::AuditAct;
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 
@@ -35,18 +34,18 @@ impl Broker {
         if count == 0 {
             return Ok(0);
         }
-        let topic = std::sync::Arc::clone(&asked.topic);
         self.change(|broker| async move {
-            broker.make_marks(&topic).await?;
+            broker.make_marks(&asked.topic).await?;
             let runtime = &broker.runtime;
             for some in letters.chunks(RANGES_MAX) {
-                let deleted = topic.desk().delete(&*runtime.log, &runtime.changed, some.to_vec());
+                let desk = asked.topic.desk();
+                let deleted = desk.delete(&*runtime.log, &runtime.changed, some.to_vec());
                 deleted.ok_or(Error::Closing)?.await?;
             }
+            broker.audit_letters(&asked, "delete dead letters", format!("{count} deleted"));
             Ok(())
         })
         .await?;
-        self.audit_letters(&asked, "delete dead letters", format!("{count} deleted"));
         Ok(count)
     }
 
@@ -92,10 +91,7 @@ impl Broker {
             Some(name) => name.to_string(),
             None => place.topic.name().to_string(),
         };
-        let at = self.runtime.clock.wall();
-        let details = Some(details);
-        let act = AuditAct { at, resource, act, key: None, message_id: None, details };
-        self.runtime.options.audit.record(&act);
+        self.audit(act, resource, Some(details));
     }
 
     /// Makes the marks of a dead letter topic, if it has none yet. They are on stable storage

@@ -43,9 +43,32 @@ pub struct LiveStream {
     matcher: Matcher,
 }
 
+/// What becomes of a stream of the same gateway that is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It ends, and the new one takes its place.
+    Takes,
+    /// It goes on, and the new one is refused.
+    IfFree,
+}
+
 impl Live {
     /// Opens a gateway's stream. It takes the place of one that is open.
     pub fn open(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
+        self.open_as(gateway, start, Place::Takes)
+    }
+
+    /// Opens a gateway's stream unless one is open.
+    pub fn open_if_free(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
+        self.open_as(gateway, start, Place::IfFree)
+    }
+
+    fn open_as(
+        self: &Arc<Self>,
+        gateway: &str,
+        start: &LiveStart,
+        place: Place,
+    ) -> Result<LiveStream> {
         self.runtime.check_serving()?;
         domain::live::gateway_id(gateway)?;
         let back = match start {
@@ -54,7 +77,7 @@ impl Live {
             }
             LiveStart::Last | LiveStart::Sequence(_) => None,
         };
-        let (session, is_unknown) = self.attach(gateway)?;
+        let (session, is_unknown) = self.attach(gateway, place)?;
         let resume = match start {
             LiveStart::Sequence(sequence) => Resume::After(*sequence),
             LiveStart::Last | LiveStart::Offset(..) => Resume::Last,
@@ -76,8 +99,14 @@ impl Live {
     }
 
     /// Notes that a stream is open: the gateway's session, and whether it has no subscriptions.
-    fn attach(&self, gateway: &str) -> Result<(Arc<Session>, bool)> {
+    fn attach(&self, gateway: &str, place: Place) -> Result<(Arc<Session>, bool)> {
         let mut book = self.book.lock();
+        if place == Place::IfFree && book.registry.has_stream(gateway) {
+            let problem = format!(
+                "gateway {gateway} has a stream open, and a web page does not take its place"
+            );
+            return Err(Error::FailedPrecondition(problem));
+        }
         let now = self.runtime.now();
         let ended = book.registry.open_stream(now, gateway);
         self.note_ended(&mut book, &ended);

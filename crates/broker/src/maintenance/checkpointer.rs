@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Moment;
+use domain::{Moment, Progress, SubscriptionId};
 use futures::FutureExt;
 use storage::{Checkpoint, Commit};
 
 use super::keeper::Keeper;
 use crate::broker::Broker;
+use crate::desk::Desk;
 use crate::error::Result;
-use crate::subscription::Cursor;
+use crate::runtime::Runtime;
+use crate::subscription::{Cursor, Subscription};
 
 /// Retention passes by itself; this often somebody looks whether it freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
@@ -91,7 +93,7 @@ async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
     checkpoint(broker).await?;
     if trims {
         let log = Arc::clone(&broker.runtime.log);
-        let keeper = Keeper::prepare(&*log, broker.all_topics(), broker.runtime.clock.wall());
+        let keeper = Keeper::prepare(&*log, broker.all_topics(), broker.runtime.retention_now());
         let trimmed = log.trim(Arc::new(keeper.await?)).await?;
         tracing::debug!(?trimmed, "log trimmed");
     }
@@ -103,35 +105,65 @@ async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
 async fn checkpoint(broker: &Broker) -> Result<()> {
     let runtime = &broker.runtime;
     let position = runtime.log.position();
-    let (subscriptions, forgotten) = runtime.changed.take();
-    let mut captured = Vec::with_capacity(subscriptions.len());
-    let mut progress = Vec::with_capacity(subscriptions.len());
-    for subscription in subscriptions {
-        if let Some(state) = subscription.capture() {
-            let cursor = Cursor::of(&state, runtime.clock.wall());
-            progress.push((subscription.id(), state));
-            captured.push((subscription, cursor));
+    let (taken, progress) = Taken::from(runtime);
+    let forgotten = taken.forgotten.clone();
+    let clock = Some(runtime.guard.mark(&*runtime.clock));
+    save(broker, Checkpoint { position, progress, forgotten, clock }).await?;
+    taken.note_saved();
+    Ok(())
+}
+
+/// What a checkpoint has taken off the lists of what changed. Until it is saved it belongs there:
+/// a chore that is ended half-way must not make the next checkpoint, whose position is a later
+/// one, leave it out.
+struct Taken<'broker> {
+    runtime: &'broker Runtime,
+    subscriptions: Vec<(Arc<Subscription>, Cursor)>,
+    desks: Vec<(Arc<Desk>, Vec<SubscriptionId>)>,
+    forgotten: Vec<SubscriptionId>,
+}
+
+impl<'broker> Taken<'broker> {
+    /// Takes all there is, with the states to be saved.
+    fn from(runtime: &'broker Runtime) -> (Self, Vec<(SubscriptionId, Progress)>) {
+        let (subscriptions, forgotten) = runtime.changed.take();
+        let mut taken = Self { runtime, subscriptions: Vec::new(), desks: Vec::new(), forgotten };
+        let mut progress = Vec::with_capacity(subscriptions.len());
+        for subscription in subscriptions {
+            if let Some(state) = subscription.capture() {
+                let cursor = Cursor::of(&state, runtime.clock.wall());
+                progress.push((subscription.id(), state));
+                taken.subscriptions.push((subscription, cursor));
+            }
         }
-    }
-    let desks = runtime.changed.take_desks();
-    let marked: Vec<_> = desks.into_iter().map(|desk| (desk.capture(), desk)).collect();
-    let marks = marked.iter().flat_map(|(marks, _)| marks);
-    progress.extend(marks.map(|(id, marks)| (*id, marks.clone())));
-    let checkpoint = Checkpoint { position, progress, forgotten: forgotten.clone() };
-    let saved = save(broker, checkpoint).await;
-    for (subscription, cursor) in captured {
-        match saved {
-            Ok(()) => subscription.mark_saved(cursor),
-            Err(_) => subscription.mark_changed(),
+        for desk in runtime.changed.take_desks() {
+            let marks = desk.capture();
+            taken.desks.push((desk, marks.iter().map(|(id, _)| *id).collect()));
+            progress.extend(marks);
         }
+        (taken, progress)
     }
-    if saved.is_err() {
-        for (marks, desk) in marked {
-            desk.mark_changed(&runtime.changed, marks.into_iter().map(|(id, _)| id));
+
+    fn note_saved(mut self) {
+        for (subscription, cursor) in std::mem::take(&mut self.subscriptions) {
+            subscription.mark_saved(cursor);
         }
-        forgotten.into_iter().for_each(|id| runtime.changed.forget(id));
+        self.desks.clear();
+        self.forgotten.clear();
     }
-    saved
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let changed = &self.runtime.changed;
+        for (subscription, _) in std::mem::take(&mut self.subscriptions) {
+            subscription.mark_changed();
+        }
+        for (desk, ids) in std::mem::take(&mut self.desks) {
+            desk.mark_changed(changed, ids);
+        }
+        std::mem::take(&mut self.forgotten).into_iter().for_each(|id| changed.forget(id));
+    }
 }
 
 async fn save(broker: &Broker, checkpoint: Checkpoint) -> Result<()> {

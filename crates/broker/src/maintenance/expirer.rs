@@ -34,7 +34,7 @@ pub(crate) async fn run(broker: Arc<Broker>) {
         if expiries.is_used() && save_at.is_none() {
             save_at = Some(clock.now().plus(SAVE_AFTER));
         }
-        let expires_at = next.map(|next| moment_of(&broker, next));
+        let expires_at = moment_of(&broker, next);
         tokio::select! {
             () = expiries.wake.notified() => {}
             () = sleep(&broker, expires_at) => {}
@@ -48,10 +48,13 @@ pub(crate) async fn run(broker: Arc<Broker>) {
     }
 }
 
-/// When the wall clock will show `time`, unless somebody sets it.
-fn moment_of(broker: &Broker, time: Timestamp) -> Moment {
+/// When the wall clock will show `time`, unless somebody sets it. While time stands still for
+/// what expires, never: the chore is woken when it goes on.
+fn moment_of(broker: &Broker, time: Option<Timestamp>) -> Option<Moment> {
     let now = broker.runtime.now();
-    now.moment.plus(time.since(now.wall))
+    let retention = broker.runtime.retention_at(now);
+    let is_suspended = broker.runtime.guard.is_suspended();
+    time.filter(|_| !is_suspended).map(|time| now.moment.plus(time.since(retention)))
 }
 
 async fn sleep(broker: &Broker, until: Option<Moment>) {
@@ -63,7 +66,7 @@ async fn sleep(broker: &Broker, until: Option<Moment>) {
 
 /// Ends what is due; when the next will be.
 async fn end_due(broker: &Broker) -> Option<Timestamp> {
-    let now = broker.runtime.clock.wall();
+    let now = broker.runtime.retention_now();
     let mut next = Vec::new();
     let snapshots: Vec<_> = broker.snapshots.read().values().cloned().collect();
     for snapshot in snapshots {

@@ -22,7 +22,7 @@ struct Kept {
 }
 
 impl Keeper {
-    /// Looks up where every retention of `topics` begins at the wall-clock time `now`.
+    /// Looks up where every retention of `topics` begins at `now`, by which retention counts.
     pub(crate) async fn prepare(
         log: &dyn MessageLog,
         topics: Vec<Arc<Topic>>,

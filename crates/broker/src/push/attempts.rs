@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use domain::delivery::Failure;
+use domain::text::shortened;
 use domain::{Invalid, Offset, SubscriptionId, SubscriptionName, Timestamp};
 use parking_lot::Mutex;
 use storage::{Attempt, AttemptHistory, AttemptPage, AttemptQuery, NumberedAttempt, Unsettled};
@@ -144,6 +146,22 @@ impl Attempts {
         self.history.list(id, query).await
     }
 
+    /// How the last attempt to push a message failed, if that is still known.
+    pub(crate) async fn last_failure(
+        &self,
+        subscription: &Arc<Subscription>,
+        offset: Offset,
+    ) -> Option<Failure> {
+        let query = AttemptQuery { offset: Some(offset), limit: 1, ..AttemptQuery::default() };
+        let page = self.list(subscription, query).await;
+        let page = page.inspect_err(|error| {
+            tracing::warn!(%error, "the history of attempts cannot be read");
+        });
+        let last = page.ok()?.attempts.into_iter().next()?.attempt;
+        let class = Class::parse(&last.class).filter(|class| *class != Class::Ok)?;
+        Some(Failure { status: last.status, message: last.error, ..Failure::of(class.as_str()) })
+    }
+
     async fn save(
         &self,
         attempts: Vec<NumberedAttempt>,
@@ -197,7 +215,7 @@ fn shorten(attempt: &mut Attempt) {
     if let Some(error) = &attempt.error
         && error.len() > TEXT_BYTES_MAX
     {
-        attempt.error = Some(error[..error.floor_char_boundary(TEXT_BYTES_MAX)].into());
+        attempt.error = Some(shortened(error, TEXT_BYTES_MAX).into());
     }
 }
 

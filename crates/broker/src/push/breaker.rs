@@ -53,6 +53,17 @@ pub(crate) enum Admission {
     ProbeOut,
 }
 
+/// Whether requests are held back now; asking changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// They are not.
+    None,
+    /// All are, until then.
+    Until(Moment),
+    /// All but the one that tries.
+    ProbeOut,
+}
+
 /// An endpoint's breaker.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
@@ -87,6 +98,15 @@ impl Breaker {
                 self.state = State::HalfOpen;
                 Admission::Probe
             }
+        }
+    }
+
+    /// Whether requests are held back at `now`.
+    pub(crate) fn rest(&self, now: Moment) -> Rest {
+        match self.state {
+            State::HalfOpen => Rest::ProbeOut,
+            State::Open(until) if now < until => Rest::Until(until),
+            State::Open(_) | State::Closed => Rest::None,
         }
     }
 

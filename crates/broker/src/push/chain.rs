@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use domain::Offset;
 
+use super::envelope::Link;
+
 /// Lanes that are remembered, at least; of others nothing is said.
 const LANES_MAX: usize = 10_000;
 
@@ -26,6 +28,30 @@ impl Chains {
         }
     }
 
+    /// Where the messages of one request stand, of which these are the lanes and offsets. Nothing
+    /// if all are of one lane: then each follows the one in front of it.
+    pub(crate) fn links<'lane>(
+        &self,
+        messages: impl Iterator<Item = (Option<&'lane str>, Offset)> + Clone,
+    ) -> Vec<Link> {
+        let first = messages.clone().next().map(|(lane, _)| lane);
+        if messages.clone().all(|(lane, _)| Some(lane) == first) {
+            return Vec::new();
+        }
+        let mut sent: HashMap<&str, Offset> = HashMap::new();
+        let mut links = Vec::new();
+        for (lane, offset) in messages {
+            links.push(match lane {
+                None => Link::Free,
+                Some(lane) => {
+                    let before = sent.insert(lane, offset).or_else(|| self.find(lane).1);
+                    before.map_or(Link::First, Link::After)
+                }
+            });
+        }
+        links
+    }
+
     /// `offset` of `lane` was acked.
     pub(crate) fn note(&mut self, lane: &Arc<str>, offset: Offset) {
         if let Some(last) = self.recent.get_mut(lane) {
@@ -42,6 +68,25 @@ impl Chains {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_of_several_lanes_says_for_each_message_which_one_was_before() {
+        let mut chains = Chains::default();
+        chains.note(&"a".into(), Offset(1));
+        let of = |lane: &'static str, offset| (Some(lane), Offset(offset));
+        let mixed = [of("b", 3), of("a", 4), (None, Offset(5)), of("b", 6), of("a", 7)];
+        let expected = [
+            Link::First,
+            Link::After(Offset(1)),
+            Link::Free,
+            Link::After(Offset(3)),
+            Link::After(Offset(4)),
+        ];
+        assert_eq!(chains.links(mixed.iter().copied()), expected);
+        for one_lane in [&[of("a", 4), of("a", 7)][..], &[(None, Offset(5)); 2], &[]] {
+            assert_eq!(chains.links(one_lane.iter().copied()), []);
+        }
+    }
 
     #[test]
     fn the_lanes_used_last_are_remembered() {

@@ -9,9 +9,10 @@ use std::time::Duration;
 use domain::Moment;
 use parking_lot::Mutex;
 
-use super::breaker::{Admission, Breaker, FailureKind};
+use super::breaker::{Admission, Breaker, FailureKind, Rest};
 use super::budget::{Budget, Share};
 use super::window::Window;
+use crate::figures::{Cause, EndpointFigures};
 
 /// The endpoints in use, by their addresses. One that nobody pushes to any more is forgotten.
 pub(crate) struct Endpoints {
@@ -24,11 +25,12 @@ impl Endpoints {
         Self { budget, known: Mutex::default() }
     }
 
-    /// How many requests the endpoint of that address is sent at a time; `None` = it is not in use.
-    pub(crate) fn window(&self, address: &str) -> Option<u32> {
+    /// How the endpoint of that address is; `None` = it is not in use.
+    pub(crate) fn figures(&self, now: Moment, address: &str) -> Option<EndpointFigures> {
         let endpoint = self.known.lock().get(address).and_then(Weak::upgrade)?;
-        let limit = endpoint.state.lock().window.limit();
-        u32::try_from(limit).ok()
+        let state = endpoint.state.lock();
+        let window = u32::try_from(state.window.limit()).ok()?;
+        Some(EndpointFigures { window, left_alone: state.left_alone(now) })
     }
 
     /// The endpoint of that address: the whole of it, so that a path that fails does not shut out
@@ -150,6 +152,18 @@ impl State {
     /// For how many more requests there is room, beside what is kept for those that were called.
     fn room(&self) -> usize {
         self.window.limit().saturating_sub(self.in_flight + self.called.len())
+    }
+
+    /// Why it is sent nothing at `now`, and until when: the later time counts, as in `admit`.
+    fn left_alone(&self, now: Moment) -> Option<(Cause, Option<Moment>)> {
+        let asked = self.paused_until.filter(|until| now < *until);
+        match (asked, self.breaker.rest(now)) {
+            (Some(until), Rest::Until(open)) if open > until => Some((Cause::Failures, Some(open))),
+            (Some(until), _) => Some((Cause::RetryAfter, Some(until))),
+            (None, Rest::Until(open)) => Some((Cause::Failures, Some(open))),
+            (None, Rest::ProbeOut) => Some((Cause::Probe, None)),
+            (None, Rest::None) => None,
+        }
     }
 
     fn step_out(&mut self, waker: &Waker) {

@@ -3,6 +3,7 @@
 mod built;
 mod json;
 mod metadata;
+mod name;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ const SEQUENCE: &str = "postrider-sequence";
 const PREVIOUS_SEQUENCE: &str = "postrider-previous-sequence";
 const EPOCH: &str = "postrider-epoch";
 const BATCH_SIZE: &str = "postrider-batch-size";
+const BATCH_ID: &str = "postrider-batch-id";
 const SIGNED_ID: HeaderName = HeaderName::from_static("webhook-id");
 const SIGNED_TIME: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -45,8 +47,28 @@ pub(crate) struct Parcel<'a> {
     pub(crate) leases: &'a [Lease],
     /// The JSON of each (`message_json`) where it is at hand; else it is made here.
     pub(crate) messages: &'a [Bytes],
-    /// The place of the first in its lane; `None` = it is in no lane.
+    /// Where they stand in their lanes.
+    pub(crate) order: &'a Order,
+}
+
+/// Where the messages of a request stand in their lanes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    /// The place of the first; `None` = it is in no lane.
     pub(crate) chain: Option<Chain>,
+    /// That of each, if they are of several lanes; else none.
+    pub(crate) links: Vec<Link>,
+}
+
+/// Where one message of a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// In no lane.
+    Free,
+    /// In a lane of which no other message is known to have gone before it.
+    First,
+    /// Behind this one: acked before, or in front of it in the same request.
+    After(Offset),
 }
 
 /// What lets a receiver prove the order of a lane.
@@ -140,8 +162,13 @@ impl Template {
             }
             _ => self.wrapped(parcel)?,
         };
-        let lines = self.order_lines(parcel);
-        self.put_signature(parcel.leases, now, &body, &mut headers);
+        let name = if self.is_batch || self.signer.is_some() {
+            name::of_request(parcel.leases)
+        } else {
+            String::new()
+        };
+        let lines = self.order_lines(parcel, &name);
+        self.put_signature(&name, now, &body, &mut headers);
         let (endpoint, method) = (Arc::clone(&self.endpoint), self.method.clone());
         Ok(Request { endpoint, method, headers, lines, body, timeout })
     }
@@ -153,7 +180,8 @@ impl Template {
         body.extend(self.is_batch.then_some(b'['));
         for (at, lease) in parcel.leases.iter().enumerate() {
             body.extend((at > 0).then_some(b','));
-            self.put_envelope(lease, parcel.messages.get(at), &mut body)?;
+            let link = parcel.order.links.get(at).copied().unwrap_or(Link::Free);
+            self.put_envelope(lease, parcel.messages.get(at), link, &mut body)?;
         }
         body.extend(self.is_batch.then_some(b']'));
         Ok(body.into())
@@ -172,6 +200,7 @@ impl Template {
         &self,
         lease: &Lease,
         message: Option<&Bytes>,
+        link: Link,
         body: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         body.extend_from_slice(b"{\"message\":");
@@ -184,6 +213,7 @@ impl Template {
             body.extend_from_slice(b",\"deliveryAttempt\":");
             decimal::put(body, u64::from(lease.attempt), 0);
         }
+        put_link(link, lease.record.offset, body);
         body.push(b'}');
         Ok(())
     }
@@ -204,42 +234,32 @@ impl Template {
 
     /// Header lines, written out at once since ordered messages all have them. Nobody else may
     /// set these headers.
-    fn order_lines(&self, parcel: &Parcel<'_>) -> Vec<u8> {
+    fn order_lines(&self, parcel: &Parcel<'_>, name: &str) -> Vec<u8> {
         const BYTES: usize = 128;
-        let Some(first) = parcel.leases.first().filter(|_| self.is_batch || parcel.chain.is_some())
-        else {
+        let chain = parcel.order.chain;
+        let Some(first) = parcel.leases.first().filter(|_| self.is_batch || chain.is_some()) else {
             return Vec::new();
         };
         let mut lines = Vec::with_capacity(BYTES);
-        let mut put = |name: &str, number: u64| {
-            lines.extend_from_slice(name.as_bytes());
-            lines.extend_from_slice(b": ");
-            decimal::put(&mut lines, number, 0);
-            lines.extend_from_slice(b"\r\n");
-        };
         if self.is_batch {
-            put(BATCH_SIZE, parcel.leases.len() as u64);
+            put_line(&mut lines, BATCH_SIZE, parcel.leases.len() as u64);
+            for piece in [BATCH_ID, ": ", name, "\r\n"] {
+                lines.extend_from_slice(piece.as_bytes());
+            }
         }
-        if let Some(chain) = parcel.chain {
-            put(SEQUENCE, first.record.offset.0);
-            put(EPOCH, chain.epoch);
+        if let Some(chain) = chain {
+            put_line(&mut lines, SEQUENCE, first.record.offset.0);
+            put_line(&mut lines, EPOCH, chain.epoch);
             if let Some(previous) = chain.previous {
-                put(PREVIOUS_SEQUENCE, previous.0);
+                put_line(&mut lines, PREVIOUS_SEQUENCE, previous.0);
             }
         }
         lines
     }
 
-    fn put_signature(
-        &self,
-        leases: &[Lease],
-        now: Timestamp,
-        body: &[u8],
-        headers: &mut Arc<HeaderMap>,
-    ) {
-        if let Some(signer) = &self.signer {
+    fn put_signature(&self, name: &str, now: Timestamp, body: &[u8], headers: &mut Arc<HeaderMap>) {
+        if let (Some(signer), Ok(id)) = (&self.signer, HeaderValue::from_str(name)) {
             let headers = Arc::make_mut(headers);
-            let id = signed_id(leases);
             headers.insert(SIGNATURE, signer.header(id.as_bytes(), now, body));
             headers.insert(SIGNED_TIME, HeaderValue::from(now.seconds()));
             headers.insert(SIGNED_ID, id);
@@ -247,14 +267,27 @@ impl Template {
     }
 }
 
-/// The message id, or those of the first and the last.
-fn signed_id(leases: &[Lease]) -> HeaderValue {
-    let id = |lease: Option<&Lease>| lease.map_or(0, |lease| lease.record.offset.0);
-    let (first, last) = (id(leases.first()), id(leases.last()));
-    if leases.len() <= 1 {
-        return HeaderValue::from(first);
+fn put_line(lines: &mut Vec<u8>, name: &str, number: u64) {
+    lines.extend_from_slice(name.as_bytes());
+    lines.extend_from_slice(b": ");
+    decimal::put(lines, number, 0);
+    lines.extend_from_slice(b"\r\n");
+}
+
+/// What the headers say of a request's first message, for one of several lanes.
+fn put_link(link: Link, sequence: Offset, body: &mut Vec<u8>) {
+    let previous = match link {
+        Link::Free => return,
+        Link::First => None,
+        Link::After(previous) => Some(previous),
+    };
+    body.extend_from_slice(b",\"postrider\":{\"sequence\":\"");
+    decimal::put(body, sequence.0, 0);
+    if let Some(previous) = previous {
+        body.extend_from_slice(b"\",\"previousSequence\":\"");
+        decimal::put(body, previous.0, 0);
     }
-    HeaderValue::try_from(format!("{first}-{last}")).unwrap_or_else(|_| HeaderValue::from(first))
+    body.extend_from_slice(b"\"}");
 }
 
 /// The headers that are the same for each request.

@@ -9,8 +9,8 @@ use domain::delivery::{AckId, ConsumerId, Lease};
 
 use super::budget::Slot;
 use super::endpoint::Pass;
-use super::envelope::Chain;
-use super::exchange::{Answer, NoAnswer};
+use super::envelope::Order;
+use super::exchange::{Answer, Class, NoAnswer};
 use super::maker::{Maker, Unsendable};
 use super::memory::Hold;
 use super::sender::Sending;
@@ -46,7 +46,7 @@ pub(super) struct Exchange {
 }
 
 pub(super) enum Stage {
-    Leased(Vec<Lease>, Option<Chain>),
+    Leased(Vec<Lease>, Order),
     Sending(Sending),
 }
 
@@ -70,10 +70,15 @@ impl Future for Exchange {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Stage::Leased(leases, chain) = &mut self.stage {
-            let (leases, chain) = (std::mem::take(leases), chain.take());
-            match self.maker.send(&leases, chain) {
+        if let Stage::Leased(leases, order) = &mut self.stage {
+            let (leases, order) = (std::mem::take(leases), std::mem::take(order));
+            match self.maker.send(&leases, &order) {
                 Ok(sending) => self.stage = Stage::Sending(sending),
+                // As with an address that may not be connected to.
+                Err(Unsendable::Refused(message)) => {
+                    let (class, address) = (Class::Blocked, None);
+                    return self.end(Ok(Err(NoAnswer { class, message, address, is_ours: false })));
+                }
                 Err(error) => return self.end(Err(error)),
             }
         }

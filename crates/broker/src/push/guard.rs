@@ -4,7 +4,7 @@
 //! Names are of no use for that decision: what is judged is every address a name has, at the time
 //! of connecting, and only judged addresses are connected to.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -15,13 +15,16 @@ pub(crate) struct Guard {
     pub(crate) private_networks: bool,
     /// What may be connected to all the same.
     pub(crate) allow: Vec<IpNet>,
+    /// Where this server listens, which it never connects to itself.
+    pub(crate) own: Option<SocketAddr>,
 }
 
-/// Where clouds hand out their credentials. No setting opens these.
-const METADATA: [IpAddr; 9] = [
-    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
-    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
-    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
+/// Where the machines of one network find each other without any help, and clouds put what is for
+/// one machine alone. No setting opens these.
+const LINK_LOCAL: [IpNet; 2] = [IpNet::V4(v4(169, 254, 0, 0, 16)), IpNet::V6(v6(0xfe80, 0, 0, 10))];
+
+/// Where else clouds hand out their credentials. No setting opens these.
+const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
@@ -30,12 +33,11 @@ const METADATA: [IpAddr; 9] = [
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-const NOT_PUBLIC_V4: [(Ipv4Net, &str); 16] = [
+const NOT_PUBLIC_V4: [(Ipv4Net, &str); 15] = [
     (v4(0, 0, 0, 0, 8), "an address of \"this network\""),
     (v4(10, 0, 0, 0, 8), "a private address"),
     (v4(100, 64, 0, 0, 10), "a carrier's inner address"),
     (v4(127, 0, 0, 0, 8), "a loopback address"),
-    (v4(169, 254, 0, 0, 16), "a link-local address"),
     (v4(172, 16, 0, 0, 12), "a private address"),
     (v4(192, 0, 0, 0, 24), "an address for protocols"),
     (v4(192, 0, 2, 0, 24), "an address for documentation"),
@@ -49,10 +51,9 @@ const NOT_PUBLIC_V4: [(Ipv4Net, &str); 16] = [
     (v4(240, 0, 0, 0, 4), "a reserved address"),
 ];
 
-const NOT_PUBLIC_V6: [(Ipv6Net, &str); 9] = [
+const NOT_PUBLIC_V6: [(Ipv6Net, &str); 8] = [
     (v6(0, 0, 0, 127), "a loopback or unspecified address"),
     (v6(0xfc00, 0, 0, 7), "a private address"),
-    (v6(0xfe80, 0, 0, 10), "a link-local address"),
     (v6(0xff00, 0, 0, 8), "a multicast address"),
     (v6(0x2001, 0x2, 0, 48), "an address for measurements"),
     (v6(0x2001, 0x10, 0, 28), "an address for protocols"),
@@ -83,17 +84,42 @@ impl Guard {
     /// Judges all addresses of `host`. One that is refused refuses them all: a name with a public
     /// and a private address is a trap, not a choice.
     pub(crate) fn vet(&self, host: &str, addresses: &[SocketAddr]) -> Result<(), String> {
-        addresses.iter().try_for_each(|address| self.vet_address(host, address.ip()))
+        addresses.iter().try_for_each(|address| {
+            self.vet_own(host, *address)?;
+            self.vet_address(host, address.ip())
+        })
+    }
+
+    /// Whoever may set an endpoint may not have this server call itself, with what only callers on
+    /// this machine are trusted with.
+    fn vet_own(&self, host: &str, address: SocketAddr) -> Result<(), String> {
+        let Some(own) = self.own.filter(|own| own.port() == address.port()) else { return Ok(()) };
+        let inner = inner_addresses(address.ip()).into_iter().flatten().map(IpAddr::V4);
+        if !std::iter::once(address.ip()).chain(inner).any(|ip| is_reached_at(own.ip(), ip)) {
+            return Ok(());
+        }
+        let whose = whose(host, address.ip());
+        Err(format!(
+            "{address}{whose} is this server itself, which is never pushed to: name another \
+             endpoint"
+        ))
     }
 
     fn vet_address(&self, host: &str, address: IpAddr) -> Result<(), String> {
         let inner = inner_addresses(address);
         let inner = || inner.iter().flatten().map(|inner| IpAddr::V4(*inner));
         let whose = whose(host, address);
-        if METADATA.contains(&address) || inner().any(|inner| METADATA.contains(&inner)) {
+        let all = || std::iter::once(address).chain(inner());
+        if all().any(|address| METADATA.contains(&address)) {
             return Err(format!(
                 "{address}{whose} is where a cloud keeps its credentials: it is never connected \
                  to, whatever push.allow says"
+            ));
+        }
+        if all().any(|address| LINK_LOCAL.iter().any(|net| net.contains(&address))) {
+            return Err(format!(
+                "{address}{whose} is a link-local address, where clouds keep credentials: it is \
+                 never connected to, whatever push.allow says"
             ));
         }
         if self.private_networks || self.allows(address) {
@@ -105,10 +131,9 @@ impl Guard {
         };
         match problem {
             None => Ok(()),
-            Some(problem) => Err(format!(
-                "{address}{whose} is {problem}, to which nothing is pushed: if it is meant, add \
-                 it to push.allow in the server's settings"
-            )),
+            Some(problem) => {
+                Err(format!("{address}{whose} is {problem}: to push there, add it to push.allow"))
+            }
         }
     }
 
@@ -117,9 +142,33 @@ impl Guard {
     }
 }
 
+/// Characters of a host that are shown: what stands behind it says what to do.
+const HOST_CHARS_SHOWN: usize = 64;
+
 /// Names the host, unless the address was given itself.
 fn whose(host: &str, address: IpAddr) -> String {
-    if host.parse() == Ok(address) { String::new() } else { format!(", an address of {host},") }
+    if host.parse() == Ok(address) {
+        return String::new();
+    }
+    let shown: String = host.chars().take(HOST_CHARS_SHOWN).collect();
+    let more = if shown.len() < host.len() { "..." } else { "" };
+    format!(", an address of {shown}{more},")
+}
+
+/// Whether a server that listens on `own` is reached at `address`, on the same port.
+fn is_reached_at(own: IpAddr, address: IpAddr) -> bool {
+    let (own, address) = (own.to_canonical(), address.to_canonical());
+    match (own.is_unspecified(), address.is_unspecified()) {
+        // "Any address" as a target is this machine's loopback.
+        (_, true) => own.is_unspecified() || own.is_loopback(),
+        (true, false) => is_of_this_machine(address),
+        (false, false) => own == address,
+    }
+}
+
+/// Whether the address is one of this machine's. The system knows: one can only bind to those.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 fn not_public(address: IpAddr) -> Option<&'static str> {

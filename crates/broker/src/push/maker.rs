@@ -7,7 +7,7 @@ use domain::TopicId;
 use domain::delivery::Lease;
 use domain::message::Malformed;
 
-use super::envelope::{Chain, Parcel, Readers, Template};
+use super::envelope::{Order, Parcel, Readers, Template};
 use super::exchange::Request;
 use super::scheduler::Shared;
 use super::sender::Sending;
@@ -21,6 +21,8 @@ pub(super) struct Maker {
     pub(super) subscription: Arc<Subscription>,
     topic: TopicId,
     readers: Arc<Readers>,
+    /// Why nothing is sent: whom the token would be of.
+    refused: Option<Arc<str>>,
 }
 
 /// Why a request cannot be made.
@@ -30,6 +32,8 @@ pub(super) enum Unsendable {
     Malformed(#[from] Malformed),
     #[error("no token can be signed: {0}")]
     NoToken(#[from] std::io::Error),
+    #[error("{0}")]
+    Refused(Arc<str>),
 }
 
 impl Maker {
@@ -40,7 +44,11 @@ impl Maker {
         timeout: Duration,
     ) -> Self {
         let topic = subscription.topic().id();
+        // It may have been named before the settings were what they are.
+        let accounts = &shared.options.oidc_accounts;
+        let refused = template.oidc().and_then(|(account, _)| accounts.check(account).err());
         Self {
+            refused: refused.map(|why| format!("account {why}").into()),
             shared: Arc::clone(shared),
             template,
             timeout,
@@ -51,12 +59,8 @@ impl Maker {
     }
 
     /// Sends a request with these messages.
-    pub(super) fn send(
-        &self,
-        leases: &[Lease],
-        chain: Option<Chain>,
-    ) -> Result<Sending, Unsendable> {
-        Ok(self.shared.sender.send(self.request(leases, chain)?))
+    pub(super) fn send(&self, leases: &[Lease], order: &Order) -> Result<Sending, Unsendable> {
+        Ok(self.shared.sender.send(self.request(leases, order)?))
     }
 
     /// About how many bytes a request with these messages takes.
@@ -64,7 +68,10 @@ impl Maker {
         leases.iter().map(|lease| self.template.bytes(&lease.record)).sum()
     }
 
-    fn request(&self, leases: &[Lease], chain: Option<Chain>) -> Result<Request, Unsendable> {
+    fn request(&self, leases: &[Lease], order: &Order) -> Result<Request, Unsendable> {
+        if let Some(refused) = &self.refused {
+            return Err(Unsendable::Refused(Arc::clone(refused)));
+        }
         let (template, shared) = (&self.template, &self.shared);
         let now = shared.runtime.clock.wall();
         let mut messages = Vec::new();
@@ -77,7 +84,7 @@ impl Maker {
             Some((email, audience)) => Some(shared.keys.token(email, audience, now)?),
             None => None,
         };
-        let parcel = Parcel { leases, messages: &messages, chain };
+        let parcel = Parcel { leases, messages: &messages, order };
         Ok(template.request(&parcel, now, token.as_ref(), self.timeout)?)
     }
 }

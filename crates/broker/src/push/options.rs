@@ -1,8 +1,10 @@
 //! What pushing can be told.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use domain::push::Accounts;
 use ipnet::IpNet;
 
 /// What pushing can be told.
@@ -32,6 +34,10 @@ pub struct PushOptions {
     pub connects_max: usize,
     /// Connections being made at a time to one host.
     pub connects_per_host_max: usize,
+    /// Whose tokens pushes may carry.
+    pub oidc_accounts: Accounts,
+    /// Where the server itself listens, which nothing is pushed to; `None` = nowhere.
+    pub own: Option<SocketAddr>,
     /// The folder for the key that tokens are signed with; `None` = a new key with each start.
     pub data_dir: Option<PathBuf>,
 }
@@ -51,6 +57,8 @@ impl Default for PushOptions {
             connect_timeout: Duration::from_secs(5),
             connects_max: 256,
             connects_per_host_max: 8,
+            oidc_accounts: Accounts::Any,
+            own: None,
             data_dir: None,
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use domain::Timestamp;
 use domain::delivery::Failure;
+use domain::text::shortened;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 
@@ -59,7 +60,7 @@ pub(crate) fn judge(
         Ok(answer) if success.includes(answer.status) => Verdict::Acked,
         Ok(answer) => refusal(answer, now),
         Err(none) => {
-            let message = Arc::from(cut(&none.message, MESSAGE_BYTES_MAX));
+            let message = Arc::from(shortened(&none.message, MESSAGE_BYTES_MAX));
             failed(none.class, kind_without_answer(none.class), None, message, None)
         }
     }
@@ -69,7 +70,7 @@ fn refusal(answer: &Answer, now: Timestamp) -> Verdict {
     let status = answer.status;
     let (class, kind) = said_class(&answer.headers).unwrap_or_else(|| class_of(status));
     let message = match header_text(&answer.headers, ERROR) {
-        Some(said) => Arc::from(cut(&said, MESSAGE_BYTES_MAX)),
+        Some(said) => Arc::from(shortened(&said, MESSAGE_BYTES_MAX)),
         None => status_text(answer).into(),
     };
     let retry_after = match status {
@@ -160,11 +161,6 @@ fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
 
 fn printable(text: Cow<'_, str>) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// The beginning of `text`, at most so many bytes and whole characters.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]

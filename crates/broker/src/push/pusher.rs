@@ -25,7 +25,7 @@ use super::budget::{Slot, Turn};
 use super::chain::Chains;
 use super::crew::Hand;
 use super::endpoint::{Admit, Pass};
-use super::envelope::Chain;
+use super::envelope::{Chain, Order};
 use super::flight::{Exchange, Flight, Sent, Stage};
 use super::plan::{Plan, is_pushed};
 use super::scheduler::Shared;
@@ -395,7 +395,7 @@ impl Pusher {
         };
         let size = self.plan.batch.as_ref().map_or(1, BatchSize::messages) as u64;
         let available = self.subscription.wait_for(size, consumer, context.waker())?;
-        self.leasing.leave_line();
+        self.leasing.leave_line(consumer);
         if available == 0 || available >= size {
             return Ok(false);
         }
@@ -412,7 +412,7 @@ impl Pusher {
         started: Moment,
         hand: usize,
     ) {
-        let (chain, sent) = self.note_sent(&leases);
+        let (order, sent) = self.note_sent(&leases);
         let maker = Arc::clone(&self.plan.maker);
         let hold = self.shared.memory.hold(maker.bytes(&leases));
         let (pass, slot) = through;
@@ -424,27 +424,28 @@ impl Pusher {
         if let Some(busy) = self.hands.iter_mut().find(|busy| busy.hand.number == hand) {
             busy.in_flight += 1;
         }
-        let stage = Stage::Leased(leases, chain);
+        let stage = Stage::Leased(leases, order);
         self.outgoing.push(Exchange { key, leases: sent, started, maker, stage });
     }
 
-    /// What lets the receiver check the order, `None` where there is none; and what is to be
-    /// remembered of the leases.
-    fn note_sent(&self, leases: &[Lease]) -> (Option<Chain>, Arc<[Sent]>) {
-        let mut chain = None;
-        // A request with messages of several lanes has no one before it.
-        let is_chained = leases.len() == 1 || self.plan.rules.ordering == Ordering::Fifo;
+    /// What lets the receiver check the order, and what is to be remembered of the leases.
+    fn note_sent(&self, leases: &[Lease]) -> (Order, Arc<[Sent]>) {
+        let mut order = Order::default();
         let sent = leases.iter().enumerate().map(|(at, lease)| {
             let key = self.plan.rules.lane_key(&lease.record);
             let lane = key.map(|key| self.chains.find(key));
-            if let (Some((_, previous)), true) = (&lane, at == 0 && is_chained) {
-                chain = Some(Chain { previous: *previous, epoch: lease.ack_id.epoch().0 });
+            if let (Some((_, previous)), true) = (&lane, at == 0) {
+                order.chain = Some(Chain { previous: *previous, epoch: lease.ack_id.epoch().0 });
             }
             let lane = lane.map(|(lane, _)| lane);
             Sent { ack_id: lease.ack_id, attempt: lease.attempt, lane }
         });
-        let sent = sent.collect();
-        (chain, sent)
+        let sent: Arc<[Sent]> = sent.collect();
+        if sent.len() > 1 && self.plan.rules.ordering == Ordering::ByKey {
+            let lanes = sent.iter().map(|sent| (sent.lane.as_deref(), sent.ack_id.offset()));
+            order.links = self.chains.links(lanes);
+        }
+        (order, sent)
     }
 
     /// Whether it signs tokens.

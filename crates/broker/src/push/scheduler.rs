@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use domain::SubscriptionId;
+use domain::push::Endpoint;
+use domain::{Moment, SubscriptionId};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -25,12 +26,13 @@ use super::plan::is_pushed;
 use super::sender::{Sender, SenderOptions};
 use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
+use crate::figures::EndpointFigures;
 use crate::runtime::Runtime;
 use crate::spawn;
 use crate::subscription::Subscription;
 
 /// Bytes of the bodies of all requests in flight.
-const MEMORY_BYTES_MAX: usize = 256 << 20;
+const MEMORY_BYTES_MAX: usize = 64 << 20;
 /// How long a connection is kept that nothing is sent on.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a pusher waits after a bug of ours broke it off.
@@ -106,9 +108,11 @@ impl Scheduler {
             connects_per_host_max: options.connects_per_host_max,
             idle_timeout: IDLE_TIMEOUT,
             idle_max: options.in_flight_max,
+            sockets_max: options.in_flight_max,
             guard: Guard {
                 private_networks: options.private_networks,
                 allow: options.allow.clone(),
+                own: options.own,
             },
             ca_file: options.ca_file.clone(),
         };
@@ -142,10 +146,14 @@ impl Scheduler {
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
     }
 
-    /// How many requests the endpoint of that address is sent at a time; `None` = nobody pushes
-    /// to it.
-    pub(crate) fn window(&self, address: &str) -> Option<u32> {
-        self.shared.endpoints.window(address)
+    /// Why nothing would be pushed to that endpoint now; `None` = nothing speaks against it.
+    pub(crate) async fn endpoint_refusal(&self, endpoint: &Endpoint) -> Option<String> {
+        self.shared.sender.refusal(endpoint).await
+    }
+
+    /// How the endpoint of that address is; `None` = nobody pushes to it.
+    pub(crate) fn endpoint(&self, now: Moment, address: &str) -> Option<EndpointFigures> {
+        self.shared.endpoints.figures(now, address)
     }
 
     /// The subscription is new, changed or gone: pushing starts, goes on or ends accordingly.

@@ -11,12 +11,14 @@
 mod allowance;
 mod body;
 mod connect;
+pub(crate) mod fuzzing;
 mod head;
 mod line;
 mod outgoing;
 mod permits;
 mod pool;
 mod resolve;
+mod sockets;
 mod stream;
 mod trouble;
 
@@ -28,6 +30,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use domain::Moment;
+use domain::push::Endpoint;
 use futures::future::BoxFuture;
 use rustls::pki_types::pem;
 
@@ -36,10 +39,14 @@ use self::connect::Connector;
 use self::line::{Line, Unanswered};
 use self::pool::Pool;
 use self::resolve::Lookup;
+use self::sockets::Sockets;
 use self::trouble::Stage;
-use super::exchange::{Answer, NoAnswer, Request};
+use super::exchange::{Answer, Class, NoAnswer, Request};
 use super::guard::Guard;
 use crate::clock::Clock;
+
+/// How long a name is looked up for somebody who only wants to know whether it may be reached.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What a sender may do.
 #[derive(Clone, Debug)]
@@ -54,6 +61,8 @@ pub(crate) struct SenderOptions {
     pub(crate) idle_timeout: Duration,
     /// Connections that are kept between requests, in total; 0 = none.
     pub(crate) idle_max: usize,
+    /// Sockets, in total: of connections being made, in use and kept between requests.
+    pub(crate) sockets_max: usize,
     /// Which addresses may be connected to.
     pub(crate) guard: Guard,
     /// Further certificates that are trusted, as PEM.
@@ -92,9 +101,13 @@ impl Sender {
         lookup: Arc<dyn Lookup>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SenderError> {
-        let connector = Connector::new(&options, lookup, Arc::clone(&clock))?;
-        let pool = Pool::new(options.idle_max, options.idle_timeout, Arc::clone(&clock));
-        Ok(Self { pool: Arc::new(pool), connector, clock })
+        let sockets = Arc::new(Sockets::new(options.sockets_max));
+        let (idle_max, idle_timeout) = (options.idle_max, options.idle_timeout);
+        let pool = Pool::new(idle_max, idle_timeout, Arc::clone(&sockets), Arc::clone(&clock));
+        let pool = Arc::new(pool);
+        let room = (sockets, Arc::clone(&pool));
+        let connector = Connector::new(&options, lookup, room, Arc::clone(&clock))?;
+        Ok(Self { pool, connector, clock })
     }
 
     /// Sends a request and reads its answer. The status line decides: a body that stalls, breaks
@@ -110,6 +123,14 @@ impl Sender {
             None => Way::Fresh(Box::pin(Arc::clone(self).send_fresh(request, deadline))),
         };
         Sending { sender: Arc::clone(self), deadline, way }
+    }
+
+    /// Why the endpoint may not be connected to, as far as its name can be looked up quickly.
+    pub(crate) async fn refusal(&self, endpoint: &Endpoint) -> Option<String> {
+        let deadline = self.clock.now().plus(LOOK_TIME_MAX);
+        let mut allowance = Allowance::new(&*self.clock, LOOK_TIME_MAX, deadline);
+        let refused = self.connector.vetted(endpoint, &mut allowance).await.err()?;
+        (refused.class == Class::Blocked).then(|| refused.message.to_string())
     }
 
     /// Closes the connections that no request uses.

@@ -115,7 +115,11 @@ impl Subscription {
         let mut state = self.lock_living()?;
         let exactly_once = state.settings.exactly_once;
         self.check_ids(ids, exactly_once)?;
+        let mut giver = None;
         for (at, id) in ids.iter().enumerate() {
+            if deadline.is_zero() && giver.is_none() {
+                giver = state.delivery.holder(id.offset());
+            }
             let outcome = state.delivery.extend(now, id, deadline, &mut effects);
             let is_late = matches!(outcome, ExtendOutcome::Stale | ExtendOutcome::Foreign);
             if exactly_once && is_late {
@@ -126,11 +130,9 @@ impl Subscription {
                 lines.push(Line { outcome: Outcome::StaleIgnored, ..line });
             }
         }
-        if !exactly_once {
-            drop(self.finish(&mut state, effects, Urgency::Ride));
-            return Ok((report, None));
-        }
-        Ok((report, self.finish(&mut state, effects, Urgency::Durable)))
+        let urgency = if exactly_once { Urgency::Durable } else { Urgency::Ride };
+        let receipt = self.finish_given_back(&mut state, effects, urgency, giver);
+        Ok((report, receipt.filter(|_| exactly_once)))
     }
 
     /// With exactly-once delivery an id of another subscription is one that does not count.

@@ -32,6 +32,8 @@ impl Subscription {
             return Ok(state.not_exhausted(offset));
         }
         let settled = ProgressChange::Settled(vec![OffsetRange::one(offset)]);
+        // Before the commit, as `journal` does: a checkpoint past it must save this one too.
+        self.note_changed(&mut state);
         let (_, receipt) = topic.queue(vec![message], vec![(self.id, settled)])?;
         state.dead_letters.forwarded += 1;
         state.dead_letters.forget_error();

@@ -1,13 +1,18 @@
 //! What a subscription leaves behind after each step: frames in the log, wake-ups, a timer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use domain::delivery::Effects;
-use domain::{ProgressChange, SubscriptionId};
+use domain::delivery::{ConsumerId, Effects};
+use domain::{OffsetRange, ProgressChange, SubscriptionId};
 use storage::{Commit, Receipt, Urgency};
 
 use super::{State, Subscription};
 use crate::dead_letter::Job;
+
+/// How long a consumer that was called may take to ask; after up to twice that another is called
+/// in its place. Called in vain, which is all that a busy machine leads to, costs little.
+const PATIENCE: Duration = Duration::from_millis(25);
 
 impl Subscription {
     /// Journals what changed, wakes who gained by it, and keeps the timer right. Runs under the
@@ -19,6 +24,17 @@ impl Subscription {
         state: &mut State,
         effects: Effects,
         urgency: Urgency,
+    ) -> Option<Receipt> {
+        self.finish_given_back(state, effects, urgency, None)
+    }
+
+    /// The same after `giver` gave something back: others are asked before it.
+    pub(super) fn finish_given_back(
+        self: &Arc<Self>,
+        state: &mut State,
+        effects: Effects,
+        urgency: Urgency,
+        giver: Option<ConsumerId>,
     ) -> Option<Receipt> {
         let Effects { settled, attempts, exhausted, failed, freed, returned } = effects;
         let mut changes = Vec::new();
@@ -34,14 +50,20 @@ impl Subscription {
             self.runtime.dead_letters.add(Job { subscription, exhausted, skip: None });
         }
         for consumer in freed {
-            state.waiters.wake(consumer);
+            match giver == Some(consumer) {
+                true => state.waiters.owe(consumer),
+                false => state.waiters.wake(consumer),
+            }
         }
-        if returned > 0 {
-            state.waiters.wake_one();
+        match giver {
+            _ if returned == 0 => {}
+            Some(giver) => state.waiters.wake_another(giver),
+            None => state.waiters.wake_one(),
         }
         self.note_failed(state, failed);
         self.note_unblocked(state);
         self.note_indexed(state);
+        self.note_watch(state);
         self.keep_timer(state);
         receipt
     }
@@ -56,6 +78,17 @@ impl Subscription {
     ) -> Receipt {
         self.note_changed(state);
         self.runtime.log.commit(Commit { appends: Vec::new(), progress, urgency })
+    }
+
+    /// Settles offsets at which no record stands, nor ever will.
+    pub(crate) fn settle_gap(self: &Arc<Self>, gap: OffsetRange) {
+        let mut state = self.state.lock();
+        if gap.is_empty() || state.is_deleted {
+            return;
+        }
+        let mut effects = Effects::default();
+        state.delivery.settle_gap(gap, &mut effects);
+        drop(self.finish(&mut state, effects, Urgency::Ride));
     }
 
     pub(super) fn note_changed(self: &Arc<Self>, state: &mut State) {
@@ -84,8 +117,25 @@ impl Subscription {
         }
     }
 
+    /// Sees to it that consumers which were called are looked after, where others depend on that.
+    pub(super) fn keep_watch(self: &Arc<Self>, state: &mut State) {
+        if self.note_watch(state) {
+            self.keep_timer(state);
+        }
+    }
+
+    /// Whether there is something new for the timer.
+    fn note_watch(&self, state: &mut State) -> bool {
+        let is_new = state.check_at.is_none() && state.waiters.needs_check();
+        if is_new {
+            state.check_at = Some(self.runtime.clock.now().plus(PATIENCE));
+        }
+        is_new
+    }
+
     fn keep_timer(self: &Arc<Self>, state: &mut State) {
-        let Some(at) = state.delivery.next_wake() else { return };
+        let due = [state.delivery.next_wake(), state.check_at].into_iter().flatten().min();
+        let Some(at) = due else { return };
         if state.tick_at.is_none_or(|planned| at < planned) {
             state.tick_at = Some(at);
             self.runtime.timers.add(at, Arc::downgrade(self));
@@ -105,6 +155,12 @@ impl Subscription {
         }
         if std::mem::take(&mut state.is_held_back) {
             state.waiters.wake_one();
+        }
+        if state.check_at.is_some_and(|planned| planned <= now.moment) {
+            state.check_at = None;
+            for silent in state.waiters.check() {
+                state.fetch.forget(silent);
+            }
         }
         state.delivery.tick(now, &mut effects);
         drop(self.finish(&mut state, effects, Urgency::Ride));

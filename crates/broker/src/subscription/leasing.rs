@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::Offset;
 use domain::delivery::{ConsumerId, Effects, INDEXED_MAX, Lease, LeaseRequest, LeaseStatus};
-use storage::{Batch, Urgency};
+use storage::Urgency;
 
 use super::{State, Subscription};
 use crate::error::Result;
@@ -16,14 +16,16 @@ use crate::source::Source;
 pub(crate) enum Step {
     /// Something was leased.
     Leased,
-    /// Older records must be fetched from this offset on; the caller now has the turn to do it.
+    /// Older records must be fetched from this offset on; the caller starts that now. The waker is
+    /// called when they are there.
     Fetch(Offset),
     /// Nothing now; the waker is called when that changes.
     Wait,
     /// Much was looked at and nothing of it could be leased; others get the lock first.
     Yield,
-    /// Another consumer fetches from disk; the waker is called when it is done.
-    WaitForFetch,
+    /// Records are being fetched from disk, for this consumer or for another; the waker is called
+    /// when they are there.
+    WaitForFetch { is_own: bool },
 }
 
 /// A consumer's request for leases.
@@ -32,16 +34,14 @@ pub(crate) struct Ask<'ask> {
     pub(crate) records_max: usize,
     pub(crate) bytes_max: usize,
     pub(crate) ack_deadline: Option<Duration>,
-    /// What the consumer fetched from disk.
-    pub(crate) fetched: Option<Batch>,
-    /// The consumer had the turn to fetch and gives it up with this request.
-    pub(crate) ends_fetch: bool,
     /// The consumer was told to wait before; if it still stands in line, it leaves it.
     pub(crate) has_waited: bool,
     /// Pushing itself asks: it alone may while messages are pushed.
     pub(crate) is_push: bool,
     /// Those never delivered go before those that failed.
     pub(crate) prefers_fresh: bool,
+    /// What was fetched from disk is kept while the consumer waits.
+    pub(crate) keeps_read: bool,
     pub(crate) waker: &'ask Waker,
 }
 
@@ -50,15 +50,14 @@ impl Subscription {
     pub(crate) fn lease(self: &Arc<Self>, ask: &mut Ask<'_>, out: &mut Vec<Lease>) -> Result<Step> {
         self.runtime.check_serving()?;
         let mut state = self.lock_attached()?;
-        if std::mem::take(&mut ask.ends_fetch) {
-            state.is_fetching = false;
-        }
         if std::mem::take(&mut ask.has_waited) {
-            state.waiters.remove(ask.consumer);
+            state.waiters.answer(ask.consumer);
         }
+        let fetched = state.fetch.look(ask.consumer).map_err(Into::into);
         let may_ask = if ask.is_push { Ok(()) } else { self.check_pulled(&state) };
-        let step = may_ask.map(|()| self.step(&mut state, ask, out));
+        let step = fetched.and(may_ask).map(|()| self.step(&mut state, ask, out));
         state.pass_disk_on();
+        self.keep_watch(&mut state);
         step
     }
 
@@ -67,36 +66,48 @@ impl Subscription {
             let end = self.runtime.log.end(self.topic.id());
             let (status, indexed_max) = self.lease_locked(state, ask, end, out);
             if !out.is_empty() {
-                if !matches!(status, LeaseStatus::Drained) {
-                    state.waiters.wake_one();
-                }
+                self.see_to_others(state, status, end);
                 return Step::Leased;
             }
             match status {
-                LeaseStatus::Wanted(offset) if !state.is_fetching => {
-                    state.is_fetching = true;
-                    return Step::Fetch(offset);
-                }
-                LeaseStatus::Wanted(_) => {
-                    state.waiters.wait_for_disk(ask.consumer, ask.waker);
-                    return Step::WaitForFetch;
-                }
+                LeaseStatus::Wanted(offset) => return wait_for_disk(state, ask, offset),
                 LeaseStatus::Full => {
                     state.waiters.wait_for_room(ask.consumer, ask.waker);
                     state.waiters.wake_one();
+                    if state.waiters.in_line() == 0 && !ask.keeps_read {
+                        state.fetch.drop_read();
+                    }
                     return Step::Wait;
                 }
-                LeaseStatus::More => return Step::Yield,
+                LeaseStatus::More => {
+                    state.waiters.expect(ask.consumer);
+                    return Step::Yield;
+                }
                 LeaseStatus::Drained => {
                     state.waiters.wait_for_records(ask.consumer, ask.waker);
                     self.become_hungry(state);
                     let may_go_on = self.is_freed_at_once(state, indexed_max);
                     if self.runtime.log.end(self.topic.id()) == end && !may_go_on {
+                        if !ask.keeps_read {
+                            state.fetch.drop_read();
+                        }
                         return Step::Wait;
                     }
                     // It goes on, and so must not be woken in another's place.
                     state.waiters.remove(ask.consumer);
                 }
+            }
+        }
+    }
+
+    /// Somebody has leases. Whoever stands in line must not depend on that one asking again.
+    fn see_to_others(self: &Arc<Self>, state: &mut State, status: LeaseStatus, end: Offset) {
+        if !matches!(status, LeaseStatus::Drained) {
+            state.waiters.wake_one();
+        } else if state.waiters.in_line() > 0 {
+            self.become_hungry(state);
+            if self.runtime.log.end(self.topic.id()) != end {
+                state.waiters.wake_one();
             }
         }
     }
@@ -117,11 +128,14 @@ impl Subscription {
             records_max: fair_share(state, end, ask.records_max),
             bytes_max: ask.bytes_max,
             ack_deadline: ask.ack_deadline.unwrap_or(settings.ack_deadline),
-            retained_since: self.topic.leasable_since(now.wall, settings.message_retention),
+            retained_since: self
+                .topic
+                .leasable_since(self.runtime.retention_at(now), settings.message_retention),
             indexed_max,
             prefers_fresh: ask.prefers_fresh,
         };
-        let mut source = Source::new(&*self.runtime.log, self.topic.id(), &mut ask.fetched);
+        let fetched = state.fetch.read();
+        let mut source = Source::new(&*self.runtime.log, self.topic.id(), fetched);
         let mut effects = Effects::default();
         let before = out.len();
         let status = state.delivery.lease(now, &request, &mut source, out, &mut effects);
@@ -151,18 +165,22 @@ impl Subscription {
     }
 
     /// Records became visible.
-    pub(crate) fn on_visible(&self) {
+    pub(crate) fn on_visible(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.is_hungry = false;
         state.waiters.wake_one();
+        self.keep_watch(&mut state);
     }
+}
 
-    /// The consumer that had the turn to fetch older records is done with it.
-    pub(crate) fn end_fetch(&self) {
-        let mut state = self.state.lock();
-        state.is_fetching = false;
-        state.pass_disk_on();
+/// The consumer begins to read, or waits for who reads already.
+fn wait_for_disk(state: &mut State, ask: &Ask<'_>, from: Offset) -> Step {
+    state.waiters.wait_for_disk(ask.consumer, ask.waker);
+    if state.fetch.may_start(ask.consumer) {
+        state.fetch.start(ask.consumer);
+        return Step::Fetch(from);
     }
+    Step::WaitForFetch { is_own: state.fetch.is_for(ask.consumer) }
 }
 
 /// What one consumer may take while others wait too: an equal part of what is there.

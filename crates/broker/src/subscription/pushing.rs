@@ -32,12 +32,8 @@ impl Subscription {
     }
 
     /// Removes such a consumer, which holds nothing any more.
-    pub(crate) fn close_push_consumer(&self, consumer: ConsumerId) {
-        let mut state = self.state.lock();
-        state.delivery.close_consumer(consumer);
-        state.waiters.remove(consumer);
-        state.waiters.wake_one();
-        state.pass_disk_on();
+    pub(crate) fn close_push_consumer(self: &Arc<Self>, consumer: ConsumerId) {
+        self.forget_consumer(&mut self.state.lock(), consumer);
     }
 
     /// Settles leases, in order. Goes on while the server stops, until the log is closed; one
@@ -92,6 +88,7 @@ impl Subscription {
         waker: &Waker,
     ) -> Result<u64> {
         let mut state = self.lock_attached()?;
+        state.waiters.answer(consumer);
         let end = self.runtime.log.end(self.topic.id());
         let available = state.delivery.available(end);
         if available < enough {

@@ -8,9 +8,12 @@ use domain::{Moment, Now, Offset, Timestamp};
 use parking_lot::Mutex;
 use storage::TailRead;
 
+use super::looking::Open;
 use super::{State, Subscription};
 use crate::delivery_log::{Blocking, Entry, Gate, Line, News, Outcome};
-use crate::figures::{FifoFigures, Oldest, Pushed, SubscriptionFigures};
+use crate::figures::{
+    EndpointFigures, FifoFigures, Obstacles, Oldest, Pushed, SubscriptionFigures,
+};
 
 /// That a FIFO subscription is still blocked is told at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -45,25 +48,30 @@ impl Subscription {
         self.pushed.get_or_init(Box::default)
     }
 
-    /// The figures at `now`; `window` knows how many requests an endpoint is sent at a time.
+    /// The figures at `now`; `endpoint` knows the one of an address that is pushed to.
     pub(crate) fn figures(
         &self,
-        now: Timestamp,
-        window: &dyn Fn(&str) -> Option<u32>,
+        now: Now,
+        endpoint: &dyn Fn(&str) -> Option<EndpointFigures>,
     ) -> SubscriptionFigures {
-        let end = self.runtime.log.end(self.topic.id());
+        let open = self.open();
         let is_topic_deleted = self.topic.is_deleted();
         let average = self.topic.average_bytes();
-        let push_window =
-            self.settings().push.as_ref().and_then(|push| window(push.endpoint.text()));
+        let endpoint = self.endpoint(endpoint);
         let mut state = self.state.lock();
-        let backlog = if state.settings.detached { 0 } else { state.delivery.backlog(end) };
-        let oldest = if backlog > 0 { self.oldest(&mut state) } else { None };
+        let backlog = open.count;
+        let oldest = if backlog > 0 { self.oldest(&mut state, open.first) } else { None };
         let bytes = average.or(oldest.map(|oldest| oldest.bytes)).unwrap_or_default();
         let is_push = state.settings.push.is_some();
         let known = self.pushed.get().map(Box::as_ref);
         let pushed = if is_push { Some(self.pushed()) } else { known };
-        let is_fifo = state.settings.ordering() == Ordering::Fifo;
+        let ordering = state.settings.ordering();
+        let is_fifo = ordering == Ordering::Fifo;
+        let obstacles = state.obstacles(now, endpoint);
+        let lane_failing_since = match state.blocked {
+            Some(blocked) => Some(blocked.since),
+            None => obstacles.waits.lane_failing_since,
+        };
         SubscriptionFigures {
             id: self.id,
             name: self.name.clone(),
@@ -72,7 +80,7 @@ impl Subscription {
             is_fifo,
             backlog_messages: backlog,
             backlog_bytes: backlog.saturating_mul(bytes),
-            oldest_unacked_age: oldest.map(|oldest| now.since(oldest.publish_time)),
+            oldest_unacked_age: oldest.map(|oldest| now.wall.since(oldest.publish_time)),
             outstanding: state.delivery.outstanding() as u64,
             deliveries: state.counts.deliveries,
             acks: state.counts.acks,
@@ -80,21 +88,38 @@ impl Subscription {
             expiries: state.counts.expiries,
             attempts: pushed.map(Pushed::attempts).unwrap_or_default(),
             push_latency: pushed.map(Pushed::latency).unwrap_or_default(),
-            push_window,
+            push_window: endpoint.map(|endpoint| endpoint.window),
             dead_letters: state.dead_letters.forwarded,
             dead_letters_waiting: 0,
             dropped: state.dead_letters.dropped,
+            has_lanes: ordering != Ordering::None,
+            lane_blocked_for: lane_failing_since.map(|since| now.wall.since(since)),
+            obstacles,
             fifo: is_fifo.then(|| FifoFigures {
                 queue_depth: backlog,
-                blocked_for: state.blocked.map(|blocked| now.since(blocked.since)),
+                blocked_for: state.blocked.map(|blocked| now.wall.since(blocked.since)),
                 current_retry_count: state.blocked.map_or(0, |blocked| blocked.failed),
             }),
         }
     }
 
-    /// The record at the cursor, as far as memory knows it; else what was there before.
-    fn oldest(&self, state: &mut State) -> Option<Oldest> {
-        let cursor = state.delivery.progress().cursor();
+    /// What keeps it from delivering; `endpoint` knows the one of an address that is pushed to.
+    pub(crate) fn obstacles(
+        &self,
+        now: Now,
+        endpoint: &dyn Fn(&str) -> Option<EndpointFigures>,
+    ) -> Obstacles {
+        let endpoint = self.endpoint(endpoint);
+        self.state.lock().obstacles(now, endpoint)
+    }
+
+    /// Endpoints have locks of their own, which are not taken under that of a subscription.
+    fn endpoint(&self, known: &dyn Fn(&str) -> Option<EndpointFigures>) -> Option<EndpointFigures> {
+        self.settings().push.as_ref().and_then(|push| known(push.endpoint.text()))
+    }
+
+    /// The record at `cursor`, as far as memory knows it; else what was there before.
+    fn oldest(&self, state: &mut State, cursor: Offset) -> Option<Oldest> {
         if state.oldest.is_none_or(|known| known.cursor != cursor)
             && let TailRead::Records(batch) =
                 self.runtime.log.read_tail(self.topic.id(), cursor, crate::figures::ONE)
@@ -106,21 +131,32 @@ impl Subscription {
         state.oldest
     }
 
-    /// The cursor, if what stands there is on disk and was not looked up.
+    /// The first that is open, if what stands there is on disk and was not looked up.
     pub(crate) fn oldest_unknown(&self) -> Option<Offset> {
-        let end = self.runtime.log.end(self.topic.id());
-        let mut state = self.state.lock();
-        if state.settings.detached || state.delivery.backlog(end) == 0 {
+        let Open { count, first } = self.open();
+        if count == 0 {
             return None;
         }
-        let cursor = state.delivery.progress().cursor();
-        let known = self.oldest(&mut state);
-        known.is_none_or(|known| known.cursor != cursor).then_some(cursor)
+        let known = self.oldest(&mut self.state.lock(), first);
+        known.is_none_or(|known| known.cursor != first).then_some(first)
     }
 
     /// What stands at the cursor was looked up.
     pub(crate) fn set_oldest(&self, oldest: Oldest) {
         self.state.lock().oldest = Some(oldest);
+    }
+}
+
+impl State {
+    fn obstacles(&self, now: Now, endpoint: Option<EndpointFigures>) -> Obstacles {
+        Obstacles {
+            is_paused: self.settings.paused,
+            paused_since: self.paused_since.filter(|_| self.settings.paused),
+            is_detached: self.settings.detached,
+            consumers: self.consumers,
+            left_alone: endpoint.and_then(|endpoint| endpoint.left_alone(now)),
+            waits: self.delivery.waits(now),
+        }
     }
 }
 

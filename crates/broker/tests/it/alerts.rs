@@ -38,7 +38,8 @@ impl Fixture {
         let alerts = self.broker.alerts();
         let text = |alert: &broker::AlertView| {
             let (rule, severity, state) = (alert.rule, alert.severity, alert.state.as_str());
-            format!("{rule} {severity} {state} {}", alert.subscription)
+            let of = alert.subscription.as_deref().unwrap_or("server");
+            format!("{rule} {severity} {state} {of}")
         };
         alerts.iter().map(text).collect()
     }

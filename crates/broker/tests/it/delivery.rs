@@ -1,11 +1,12 @@
 //! Pulling, acking, coming back, and where a subscription starts.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use domain::Offset;
 use domain::subscription::Start;
 
-use crate::fixture::{Fixture, ack_ids, subscription_name, texts};
+use crate::fixture::{Fixture, ack_ids, subscription_name, texts, until};
 
 #[tokio::test]
 async fn what_is_acked_never_comes_again() {
@@ -19,6 +20,26 @@ async fn what_is_acked_never_comes_again() {
     subscription.acknowledge(&ack_ids(&leases[1..])).await.unwrap();
     fixture.reopen().await;
     assert_eq!(texts(&fixture.pull("sub", 10).await), ["a"]);
+}
+
+/// The stop ends a checkpoint half-way and saves one of its own, with a later position.
+#[tokio::test]
+async fn a_stop_in_the_middle_of_a_checkpoint_forgets_no_ack() {
+    let mut fixture = Fixture::new().await;
+    let topic = fixture.topic().await;
+    fixture.subscription(&topic, "sub").await;
+    fixture.publish(&topic, &["a", "b"]).await;
+    let leases = fixture.pull("sub", 10).await;
+    fixture.ack("sub", &leases[..1]).await;
+    fixture.log.holds_barriers.store(true, Ordering::SeqCst);
+    until(|| {
+        fixture.clock.advance(Duration::from_secs(1));
+        fixture.log.held_barriers() > 0
+    })
+    .await;
+    fixture.log.holds_barriers.store(false, Ordering::SeqCst);
+    fixture.reopen().await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["b"]);
 }
 
 #[tokio::test]
@@ -89,8 +110,9 @@ async fn a_pull_waits_for_a_message_and_no_longer_than_asked() {
 async fn a_subscription_starts_where_it_was_told() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;
-    // Somebody needs the records, so that they are kept.
-    fixture.subscription(&topic, "keeper").await;
+    let kept = Some(Some(Duration::from_secs(600)));
+    let change = domain::topic::Change { message_retention: kept, ..Default::default() };
+    fixture.broker.update_topic(&topic, change).await.unwrap();
     let ids = fixture.publish(&topic, &["a", "b"]).await;
     fixture.clock.advance(Duration::from_secs(1));
     let time = broker::Clock::wall(&*fixture.clock);

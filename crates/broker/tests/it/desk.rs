@@ -11,7 +11,7 @@ use domain::replay::{Criteria, Destination, Selection};
 use domain::{Filter, Message, Offset, Subscription, SubscriptionName, Timestamp, TopicName};
 
 use crate::fixture::{
-    DAY, Fixture, dead_letters_to, decoded, message, settings, subscription_name, texts,
+    DAY, Fixture, HOUR, dead_letters_to, decoded, message, settings, subscription_name, texts,
     topic_name, until,
 };
 
@@ -433,4 +433,37 @@ async fn a_subscription_without_a_policy_has_no_letters() {
     let place = LetterPlace::Subscription(name);
     let refused = fixture.broker.dead_letters(&place, &LetterQuery::default()).await.unwrap_err();
     assert!(refused.to_string().contains("has no dead letter policy"), "{refused}");
+}
+
+/// The backlog of who reads the dead letter topic, and how old it is.
+async fn of_reader(fixture: &Fixture) -> (u64, Option<Duration>) {
+    fixture.broker.refresh_figures().await;
+    let name = subscription_name("reader");
+    let figures = fixture.broker.figures().into_iter().find(|one| one.name == name).unwrap();
+    assert_eq!(figures.backlog_messages, fixture.find("reader").backlog());
+    (figures.backlog_messages, figures.oldest_unacked_age)
+}
+
+#[tokio::test]
+async fn letters_dealt_with_at_the_desk_count_no_more_for_who_reads_the_topic() {
+    let (mut fixture, _) = with_desk().await;
+    fixture.subscription(&topic_name("dead"), "reader").await;
+    for number in 0..3 {
+        write_letters(&fixture, number, 1).await;
+        fixture.clock.advance(HOUR);
+    }
+    assert_eq!(of_reader(&fixture).await, (3, Some(3 * HOUR)));
+    let letters = list(&fixture, LettersWanted::Waiting).await;
+    let first = Selection::Messages([letters.letters[0].record.offset].into());
+    assert_eq!(replay(&fixture, request(first)).await.replayed, 1);
+    assert_eq!(of_reader(&fixture).await, (2, Some(2 * HOUR)), "as old as the next");
+    let last = Selection::Messages([letters.letters[2].record.offset].into());
+    fixture.broker.delete_letters(&of_sub(), last, Some(1)).await.unwrap();
+    assert_eq!(of_reader(&fixture).await, (1, Some(2 * HOUR)));
+    assert_eq!(replay(&fixture, request(all())).await.replayed, 1);
+    assert_eq!(of_reader(&fixture).await, (0, None));
+    fixture.log.is_far.store(true, Ordering::SeqCst);
+    fixture.reopen().await;
+    assert_eq!(of_reader(&fixture).await, (0, None), "also after a restart");
+    assert_eq!(fixture.pull("reader", 10).await.len(), 1, "who wants to read them still can");
 }

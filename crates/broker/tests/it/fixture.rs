@@ -1,12 +1,15 @@
 //! A broker, a clock in the test's hand, and short words for what tests do.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use broker::{Audit, AuditAct, Broker, Clock, Options, Subscription};
+use broker::{Audit, AuditAct, Broker, Clock, Consumer, Options, Subscription};
 use bytes::Bytes;
 use domain::delivery::{AckId, Lease};
-use domain::{DeadLetterPolicy, Message, Moment, SubscriptionName, Timestamp, TopicName};
+use domain::{DeadLetterPolicy, Message, Moment, SubscriptionName, Timestamp, TopicName, Uptime};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use storage::Engine;
@@ -17,35 +20,61 @@ use crate::spy::SpyLog;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// A clock that stands still until `advance`.
-pub(crate) struct FakeClock(watch::Sender<u64>);
+/// A clock that stands still until `advance`. Its wall clock can be set.
+pub(crate) struct FakeClock {
+    now: watch::Sender<u64>,
+    /// What the wall clock shows beyond the monotonic one.
+    wall: AtomicU64,
+    /// Which life of the machine this is.
+    boot: AtomicU64,
+}
 
 const WALL_START: u64 = 1_800_000_000_000_000;
 
 impl FakeClock {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(0))
+        let (wall, boot) = (AtomicU64::new(WALL_START), AtomicU64::new(1));
+        Self { now: watch::Sender::new(0), wall, boot }
     }
 
     pub(crate) fn advance(&self, by: Duration) {
-        self.0.send_modify(|now| *now += u64::try_from(by.as_micros()).unwrap());
+        self.now.send_modify(|now| *now += u64::try_from(by.as_micros()).unwrap());
+    }
+
+    /// Sets the wall clock forward; no time passes.
+    pub(crate) fn set_forward(&self, by: Duration) {
+        self.wall.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock back; no time passes.
+    pub(crate) fn set_back(&self, by: Duration) {
+        self.wall.fetch_sub(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// The machine starts anew: how long it was off, it does not know.
+    pub(crate) fn reboot(&self) {
+        self.boot.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl Clock for FakeClock {
     fn now(&self) -> Moment {
-        Moment(*self.0.borrow())
+        Moment(*self.now.borrow())
     }
 
     fn wall(&self) -> Timestamp {
-        Timestamp(WALL_START + *self.0.borrow())
+        Timestamp(self.wall.load(Ordering::SeqCst) + *self.now.borrow())
     }
 
     fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()> {
-        let mut watch = self.0.subscribe();
+        let mut watch = self.now.subscribe();
         Box::pin(async move {
             watch.wait_for(|now| *now >= moment.0).await.map(drop).unwrap_or_default();
         })
+    }
+
+    fn uptime(&self) -> Option<Uptime> {
+        Some(Uptime { boot: self.boot.load(Ordering::SeqCst), time: self.now() })
     }
 }
 
@@ -141,6 +170,8 @@ impl Fixture {
 
     async fn send(&self, topic: &TopicName, messages: Vec<Message>) -> Vec<u64> {
         let range = self.broker.publish(topic, messages).await.unwrap();
+        // Who waits is woken after the answer: tests begin when that is done too.
+        until(|| self.log.has_told_all()).await;
         (range.from.0..range.to.0).collect()
     }
 
@@ -195,6 +226,21 @@ pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it never came to hold");
+}
+
+/// A consumer that has nothing is asked so often, while the broker reads.
+const TRIES: usize = 40;
+
+/// The next leases of a stream, if there are any.
+pub(crate) async fn leases_now(stream: &mut Consumer) -> broker::Result<Vec<Lease>> {
+    for _ in 0..TRIES {
+        let next = poll_fn(|context| stream.poll_lease(context));
+        if let Poll::Ready(leases) = futures::poll!(next) {
+            return leases;
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(Vec::new())
 }
 
 /// Lets every task run that can, so that what must not happen has had its chance.

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod alerts;
+mod clocks;
+mod copies;
 mod dead_letters;
 mod delivery;
 mod desk;
@@ -13,8 +15,13 @@ mod figures;
 mod fixture;
 mod lanes;
 mod live;
+mod marks;
+mod obstacles;
 mod pausing;
 mod peeking;
+mod pull_checker;
+mod pull_power_cuts;
+mod pull_workers;
 mod push_checker;
 mod push_power_cuts;
 mod push_receiver;
@@ -25,5 +32,7 @@ mod retries;
 mod seeking;
 mod snapshots;
 mod spy;
+mod stalled;
+mod stalled_model;
 mod streams;
 mod telling;

@@ -115,3 +115,19 @@ async fn a_change_whose_caller_goes_away_is_made_all_the_same() {
     fixture.publish(&name, &["a"]).await;
     assert_eq!(texts(&fixture.pull("sub", 10).await), ["a"]);
 }
+
+#[tokio::test]
+async fn acts_are_on_record_with_who_asked_though_they_go_away() {
+    let fixture = Fixture::new().await;
+    let name = fixture.topic().await;
+    fixture.subscription(&name, "sub").await;
+    let peer = Some(([10, 1, 2, 3], 4_000).into());
+    let ended = subscription_name("sub");
+    let deleting = broker::asked_by(peer, fixture.broker.delete_subscription(&ended));
+    assert!(deleting.now_or_never().is_none(), "begun, and the caller is gone");
+    until(|| !fixture.acts.0.lock().is_empty()).await;
+    fixture.broker.delete_topic(&name).await.unwrap();
+    let acts = fixture.acts.0.lock().clone();
+    let told: Vec<_> = acts.iter().map(|act| (act.act, act.resource.as_str(), act.peer)).collect();
+    assert_eq!(told, [("delete", ended.as_str(), peer), ("delete", name.as_str(), None)]);
+}

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use broker::{Error, SeekTarget};
-use domain::{Offset, ProgressChange, Subscription, Timestamp};
+use domain::subscription::Start;
+use domain::{Offset, ProgressChange, SnapshotName, Subscription, Timestamp, TopicName, topic};
 use storage::Urgency;
 
-use crate::fixture::{Fixture, settings, subscription_name, texts};
+use crate::fixture::{DAY, Fixture, settings, subscription_name, texts};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -130,4 +131,115 @@ async fn a_subscription_that_is_not_there_or_detached_cannot_be_sent_anywhere() 
     fixture.subscription(&topic, "sub").await;
     fixture.broker.detach_subscription(&name).await.unwrap();
     assert!(matches!(seek().await, Err(Error::FailedPrecondition(_))));
+}
+
+/// A subscription made between a and b, which has acked b of b and c. A second one keeps all of
+/// them in the log.
+async fn with_acked(fixture: &Fixture) -> TopicName {
+    let topic = fixture.topic().await;
+    fixture.subscription(&topic, "other").await;
+    fixture.publish(&topic, &["a"]).await;
+    fixture.subscription(&topic, "sub").await;
+    fixture.publish(&topic, &["b", "c"]).await;
+    let leases = fixture.pull("sub", 10).await;
+    fixture.ack("sub", &leases[..1]).await;
+    topic
+}
+
+#[tokio::test]
+async fn what_was_acked_and_is_kept_by_nothing_stays_acked_whether_a_chore_ran_or_not() {
+    for trims in [false, true] {
+        let mut fixture = Fixture::new().await;
+        with_acked(&fixture).await;
+        if trims {
+            let leases = fixture.pull("other", 10).await;
+            fixture.ack("other", &leases).await;
+            fixture.trim().await;
+        }
+        fixture.seek(Timestamp(0)).await;
+        assert_eq!(texts(&fixture.pull("sub", 10).await), ["c"], "trimmed: {trims}");
+        fixture.seek(fixture.now().plus(SECOND)).await;
+        fixture.seek(Timestamp(0)).await;
+        assert!(fixture.pull("sub", 10).await.is_empty(), "passed over, trimmed: {trims}");
+        fixture.reopen().await;
+        assert!(fixture.pull("sub", 10).await.is_empty(), "trimmed: {trims}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_topic_keeps_comes_back_also_from_before_the_subscription() {
+    let fixture = Fixture::new().await;
+    let topic = fixture.topic_of("orders").await;
+    let change = topic::Change { message_retention: Some(Some(DAY)), ..Default::default() };
+    fixture.broker.update_topic(&topic, change).await.unwrap();
+    fixture.publish(&topic, &["a"]).await;
+    fixture.clock.advance(DAY / 2);
+    fixture.subscription(&topic, "sub").await;
+    fixture.publish(&topic, &["b"]).await;
+    let leases = fixture.pull("sub", 10).await;
+    fixture.ack("sub", &leases).await;
+    fixture.seek(Timestamp(0)).await;
+    let leases = fixture.pull("sub", 10).await;
+    assert_eq!(texts(&leases), ["a", "b"]);
+    fixture.ack("sub", &leases).await;
+    fixture.clock.advance(DAY / 2 + SECOND);
+    fixture.seek(Timestamp(0)).await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["b"], "a is too old by now");
+}
+
+#[tokio::test]
+async fn what_a_snapshot_keeps_comes_back_for_all_and_nothing_between() {
+    let mut fixture = Fixture::new().await;
+    let topic = with_acked(&fixture).await;
+    // Other has acked b: the snapshot leaves a and c unacked, and what comes.
+    let leases = fixture.pull("other", 10).await;
+    fixture.ack("other", &leases[1..2]).await;
+    let name = SnapshotName::parse("name", "projects/p/snapshots/snap").unwrap();
+    let of = subscription_name("other");
+    fixture.broker.create_snapshot(name, &of, Default::default()).await.unwrap();
+    fixture.publish(&topic, &["d"]).await;
+    fixture.seek(Timestamp(0)).await;
+    assert_eq!(texts(&fixture.pull("sub", 10).await), ["a", "c", "d"]);
+    let start = Start::Earliest;
+    fixture.subscribe(Subscription { start, ..settings(&topic, "late") }).await;
+    assert_eq!(fixture.find("late").backlog(), 3);
+    fixture.reopen().await;
+    assert_eq!(texts(&fixture.pull("late", 10).await), ["a", "c", "d"]);
+}
+
+#[tokio::test]
+async fn acked_messages_come_back_from_when_they_were_to_be_kept() {
+    let mut fixture = Fixture::new().await;
+    let topic = with_acked(&fixture).await;
+    let retain = |retain| domain::subscription::Change {
+        retain_acked_messages: Some(retain),
+        ..Default::default()
+    };
+    let name = subscription_name("sub");
+    fixture.broker.update_subscription(&name, retain(true)).await.unwrap();
+    fixture.publish(&topic, &["d"]).await;
+    fixture.clock.advance(11 * SECOND);
+    let leases = fixture.wait("sub").await;
+    fixture.ack("sub", &leases).await;
+    fixture.reopen().await;
+    fixture.seek(Timestamp(0)).await;
+    let leases = fixture.pull("sub", 10).await;
+    assert_eq!(texts(&leases), ["c", "d"], "b was acked before, a is from before all");
+    fixture.ack("sub", &leases).await;
+    fixture.broker.update_subscription(&name, retain(false)).await.unwrap();
+    fixture.seek(Timestamp(0)).await;
+    assert!(fixture.pull("sub", 10).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_new_subscription_starts_with_what_is_kept_for_it() {
+    let fixture = Fixture::new().await;
+    let topic = with_acked(&fixture).await;
+    let end = fixture.publish(&topic, &["d"]).await[0];
+    let starts = [Start::Earliest, Start::Time(Timestamp(0)), Start::Offset(Offset(end))];
+    for (number, start) in starts.into_iter().enumerate() {
+        let id = format!("late-{number}");
+        fixture.subscribe(Subscription { start, ..settings(&topic, &id) }).await;
+        assert!(fixture.pull(&id, 10).await.is_empty(), "{start:?}: the topic keeps nothing");
+    }
 }

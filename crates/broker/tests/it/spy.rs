@@ -12,11 +12,13 @@ use storage::{
     Batch, Commit, Error, Future, Keep, Listener, MessageLog, Position, ReadLimit, Receipt, Result,
     TailRead, Trimmed,
 };
+use tokio::sync::oneshot;
 
 pub(crate) struct SpyLog {
     inner: Arc<dyn MessageLog>,
     told: Arc<Told>,
     commits: Mutex<Vec<Commit>>,
+    appended: AtomicUsize,
     reads: AtomicUsize,
     trims: Arc<AtomicUsize>,
     /// Nothing is in memory, and one record is read at a time.
@@ -25,15 +27,26 @@ pub(crate) struct SpyLog {
     pub(crate) is_full: AtomicBool,
     /// Everything is refused.
     pub(crate) is_broken: AtomicBool,
+    /// What happens between a commit and its caller's next step.
+    between: Mutex<Option<Between>>,
+    /// Barriers are not answered.
+    pub(crate) holds_barriers: AtomicBool,
+    held: Mutex<Vec<oneshot::Sender<Result<Position>>>>,
 }
+
+type Between = (Box<dyn Fn(&Commit) -> bool + Send>, Box<dyn FnOnce(&SpyLog) + Send>);
 
 /// Tells the latest listener, that of the broker opened last.
 #[derive(Default)]
-struct Told(Mutex<Option<Arc<dyn Listener>>>);
+struct Told {
+    listener: Mutex<Option<Arc<dyn Listener>>>,
+    /// How often it was told of records.
+    times: AtomicUsize,
+}
 
 impl Told {
     fn latest(&self) -> Option<Arc<dyn Listener>> {
-        self.0.lock().clone()
+        self.listener.lock().clone()
     }
 }
 
@@ -42,6 +55,7 @@ impl Listener for Told {
         if let Some(listener) = self.latest() {
             listener.visible(ends);
         }
+        self.times.fetch_add(1, Ordering::SeqCst);
     }
 
     fn pressed(&self) {
@@ -65,17 +79,45 @@ impl SpyLog {
             inner,
             told,
             commits: Mutex::default(),
+            appended: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
             trims: Arc::default(),
             is_far: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            between: Mutex::default(),
+            holds_barriers: AtomicBool::new(false),
+            held: Mutex::default(),
         })
+    }
+
+    /// Has `between` run as soon as a commit that `is_meant` is queued, before its caller goes on.
+    pub(crate) fn after_commit(
+        &self,
+        is_meant: impl Fn(&Commit) -> bool + Send + 'static,
+        between: impl FnOnce(&Self) + Send + 'static,
+    ) {
+        *self.between.lock() = Some((Box::new(is_meant), Box::new(between)));
+    }
+
+    fn take_between(&self, commit: &Commit) -> Option<Box<dyn FnOnce(&Self) + Send>> {
+        let mut between = self.between.lock();
+        between.take_if(|(is_meant, _)| is_meant(commit)).map(|(_, between)| between)
     }
 
     /// The commits since the last call.
     pub(crate) fn take_commits(&self) -> Vec<Commit> {
         std::mem::take(&mut self.commits.lock())
+    }
+
+    /// How far the log is durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.inner.position().0
+    }
+
+    /// Whether the broker was told of everything that was appended, which is after the answer.
+    pub(crate) fn has_told_all(&self) -> bool {
+        self.told.times.load(Ordering::SeqCst) >= self.appended.load(Ordering::SeqCst)
     }
 
     /// How often the disk was read.
@@ -93,6 +135,11 @@ impl SpyLog {
         self.trims.swap(0, Ordering::SeqCst)
     }
 
+    /// How many barriers wait for ever.
+    pub(crate) fn held_barriers(&self) -> usize {
+        self.held.lock().len()
+    }
+
     fn refusal(&self, commit: &Commit) -> Option<Error> {
         if self.is_broken.load(Ordering::SeqCst) {
             return Some(Error::Unavailable(Arc::new(io::Error::other("broken"))));
@@ -107,7 +154,20 @@ impl MessageLog for SpyLog {
         if let Some(error) = self.refusal(&commit) {
             return Receipt::ready(Err(error));
         }
+        let is_barrier = commit.appends.is_empty() && commit.progress.is_empty();
+        if is_barrier && self.holds_barriers.load(Ordering::SeqCst) {
+            let (sender, receiver) = oneshot::channel();
+            self.held.lock().push(sender);
+            return Receipt::waiting(receiver);
+        }
+        let between = self.take_between(&commit);
         let receipt = self.inner.commit(commit.clone());
+        if let Some(between) = between {
+            between(self);
+        }
+        if receipt.refused().is_none() && !commit.appends.is_empty() {
+            self.appended.fetch_add(1, Ordering::SeqCst);
+        }
         // Only now: what is known here has its place in the log's queue.
         self.commits.lock().push(commit);
         receipt
@@ -156,7 +216,7 @@ impl MessageLog for SpyLog {
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
-        *self.told.0.lock() = Some(listener);
+        *self.told.listener.lock() = Some(listener);
     }
 
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {

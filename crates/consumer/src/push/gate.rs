@@ -21,6 +21,9 @@ use crate::consumer::{Settled, refused};
 use crate::rules::{Settle, Way};
 use crate::{Consumer, Failure, Handled, Handler, Message, Outcome, StartError, clock};
 
+const UNSAID_FORM: &str = "a signature does not cover the headers of an unwrapped message: to \
+                           take those, set the form to unwrapped";
+
 const UNAUTHORIZED: u16 = 401;
 const REQUEST_TIMEOUT: u16 = 408;
 const CONTENT_TOO_LARGE: u16 = 413;
@@ -111,6 +114,11 @@ impl<H: Handler> Gate<H> {
         if let Some(verifier) = &self.verifier {
             let checked = verifier.check(headers, &body, now);
             checked.map_err(|why| not_let_in(Refusal::Bad(why)))?;
+            // Nobody signs the header that tells the forms apart: whoever adds it to a request
+            // that was signed would say what the message is.
+            if self.options.form == Form::Either && unwrapped::is_unwrapped(headers) {
+                return Err(not_let_in(Refusal::Bad(UNSAID_FORM)));
+            }
         }
         self.read(headers, body)
     }

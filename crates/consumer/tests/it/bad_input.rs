@@ -153,6 +153,13 @@ async fn requests_that_are_signed_wrongly_are_not_let_in() {
     }
     let said = endpoint.post(PATH, signed(&secret, now, &body), body.clone()).await;
     assert_eq!(said.status, 204);
+    // What was signed with an envelope is no other message because of a header.
+    let mut added = signed(&secret, now, &body);
+    added.insert("x-goog-pubsub-message-id", HeaderValue::from_static("8"));
+    let said = endpoint.post(PATH, added, body.clone()).await;
+    assert_eq!(said.status, 401);
+    assert!(said.error().1.contains("set the form to unwrapped"), "{said:?}");
+    assert_eq!(endpoint.seen.effects(), 1);
     endpoint.stop().await;
 }
 

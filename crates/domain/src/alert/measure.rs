@@ -14,7 +14,7 @@ const LETTERS_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Shares are counted in millionths.
 const MILLION: u32 = 1_000_000;
 
-/// The figures of one subscription at one time.
+/// The figures of one subscription at one time, or of the server itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Dead letters that came from it and that nobody has dealt with.
@@ -29,6 +29,12 @@ pub struct Sample {
     pub backlog_messages: u64,
     /// How long its lane has been blocked, if it is FIFO and blocked.
     pub fifo_blocked_for: Option<Duration>,
+    /// Of the server itself: how far its clock is ahead, if it is not believed.
+    pub clock_ahead: Option<Duration>,
+    /// How long the lane has failed that has failed longest, if it has lanes of keys.
+    pub lane_blocked_for: Option<Duration>,
+    /// Lanes that wait for an operator.
+    pub lanes_halted: u64,
 }
 
 /// How pushes ended.
@@ -70,6 +76,10 @@ pub enum Measure {
     OldestUnackedAge,
     /// Seconds a FIFO subscription has been blocked; the level's time is the bound.
     FifoBlocked,
+    /// Seconds the worst lane of a key has been blocked; the level's time is the bound.
+    LaneBlocked,
+    /// Lanes that wait for an operator.
+    LanesHalted,
     /// Dead letters that nobody has dealt with.
     DeadLettersWaiting,
     /// Dead letters that came within the level's time.
@@ -82,12 +92,17 @@ pub enum Measure {
     PushesRefused,
     /// The share of pushes answered with 5xx or not at all, over a window.
     PushesFailed,
+    /// Seconds the server's clock is ahead while it is not believed; the level's time is the bound.
+    ClockAhead,
 }
 
 impl Measure {
     /// Whether the level's time is the bound itself.
     pub fn is_time(self) -> bool {
-        matches!(self, Self::OldestUnackedAge | Self::FifoBlocked)
+        matches!(
+            self,
+            Self::OldestUnackedAge | Self::FifoBlocked | Self::LaneBlocked | Self::ClockAhead
+        )
     }
 
     /// Whether the level's bound is a share, in millionths.
@@ -100,9 +115,8 @@ impl Level {
     /// How long the measure must be above its bound before the level fires.
     pub fn lasting(&self) -> Duration {
         match self.measure {
-            Measure::OldestUnackedAge | Measure::FifoBlocked | Measure::DeadLettersArrived => {
-                Duration::ZERO
-            }
+            Measure::DeadLettersArrived => Duration::ZERO,
+            measure if measure.is_time() => Duration::ZERO,
             _ => self.time,
         }
     }
@@ -110,7 +124,12 @@ impl Level {
     /// Over how long changes are taken, if they are; never longer than what must last.
     pub fn window(&self) -> Option<Duration> {
         match self.measure {
-            Measure::OldestUnackedAge | Measure::FifoBlocked | Measure::DeadLettersWaiting => None,
+            Measure::OldestUnackedAge
+            | Measure::FifoBlocked
+            | Measure::ClockAhead
+            | Measure::LaneBlocked
+            | Measure::LanesHalted
+            | Measure::DeadLettersWaiting => None,
             Measure::DeadLettersArrived => Some(self.time),
             Measure::DeadLettersGrowth => Some(LETTERS_WINDOW.min(self.time)),
             Measure::BacklogGrowth | Measure::PushesRefused | Measure::PushesFailed => {
@@ -147,12 +166,15 @@ impl Level {
         match self.measure {
             Measure::OldestUnackedAge => seconds(sample.oldest_unacked_age),
             Measure::FifoBlocked => seconds(sample.fifo_blocked_for),
+            Measure::LaneBlocked => seconds(sample.lane_blocked_for),
+            Measure::LanesHalted => number(sample.lanes_halted),
             Measure::DeadLettersWaiting => number(sample.dead_letters_waiting),
             Measure::DeadLettersArrived => change([sample.dead_letters_total, 0]).0,
             Measure::DeadLettersGrowth => change([sample.dead_letters_waiting, 0]).0,
             Measure::BacklogGrowth => change([sample.backlog_messages, 0]).0,
             Measure::PushesRefused => share(change([pushes.refused, pushes.all])),
             Measure::PushesFailed => share(change([pushes.failed, pushes.all])),
+            Measure::ClockAhead => seconds(sample.clock_ahead),
         }
     }
 
@@ -169,6 +191,10 @@ impl Level {
                 format!("the oldest unacked message is {} old", time(value))
             }
             Measure::FifoBlocked => format!("its lane has been blocked for {}", time(value)),
+            Measure::LaneBlocked => format!("a lane has been blocked for {}", time(value)),
+            Measure::LanesHalted => {
+                return format!("lanes that wait for an operator: {value:.0}");
+            }
             Measure::DeadLettersWaiting => {
                 return format!("dead letters that nobody has dealt with: {value:.0}");
             }
@@ -188,6 +214,10 @@ impl Level {
             Measure::PushesFailed => {
                 let of = format!("{} % of the pushes of {window}", percent(value));
                 format!("{of} were answered 5xx or not at all")
+            }
+            Measure::ClockAhead => {
+                let ahead = format!("the clock is {} ahead of the time that passed", time(value));
+                return format!("{ahead}: retention and expiry are suspended");
             }
         };
         format!("{what}, more than {than}")

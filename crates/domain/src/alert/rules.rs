@@ -54,6 +54,12 @@ pub enum RuleName {
     BacklogGrowing,
     /// A FIFO subscription stands still.
     FifoBlocked,
+    /// Lanes of keys stand still.
+    LaneBlocked,
+    /// Lanes wait for an operator.
+    LaneHalted,
+    /// The server's clock jumped forward.
+    ClockJumped,
 }
 
 impl RuleName {
@@ -67,6 +73,9 @@ impl RuleName {
             Self::OldestUnackedAge => "oldest_unacked_age",
             Self::BacklogGrowing => "backlog_growing",
             Self::FifoBlocked => "fifo_blocked",
+            Self::LaneBlocked => "lane_blocked",
+            Self::LaneHalted => "lane_halted",
+            Self::ClockJumped => "clock_jumped",
         }
     }
 
@@ -160,7 +169,7 @@ const fn level(
 const PERCENT: u32 = 10_000;
 
 /// Every rule there is.
-pub static RULES: [Rule; 7] = [
+pub static RULES: [Rule; 10] = [
     Rule {
         name: RuleName::DeadLetters,
         title: "dead letters wait",
@@ -272,5 +281,54 @@ pub static RULES: [Rule; 7] = [
              <subscription> --key ''`; with a dead letter policy it is kept there.",
         ],
         levels: &[warning(Measure::FifoBlocked, 0, 5)],
+    },
+    Rule {
+        name: RuleName::LaneBlocked,
+        title: "a lane stands still",
+        meaning: "The first message of a lane (of one ordering key, or of one value of `laneBy`) \
+                  keeps failing, and all others of that lane wait behind it. Other lanes go on.",
+        remedy: &[
+            "See which lanes and why: `postrider lane list <subscription>` names the key, the \
+             message, its last failure and when it is tried again; `postrider attempts \
+             <subscription>` shows what the endpoint said.",
+            "Put the consumer right; or let the message be tried at once: `postrider lane release \
+             <subscription> --key <key>`.",
+            "Or give it up, so that the others of the lane go on: `postrider lane skip \
+             <subscription> --key <key>`; with a dead letter policy it is kept there.",
+        ],
+        levels: &[warning(Measure::LaneBlocked, 0, 5)],
+    },
+    Rule {
+        name: RuleName::LaneHalted,
+        title: "lanes wait for an operator",
+        meaning: "Under `poison: halt` a message that was tried as often as allowed stops its \
+                  lane. Nothing of that lane is delivered until somebody decides.",
+        remedy: &[
+            "See which lanes: `postrider lane list <subscription>`; those in the state `halted` \
+             wait for you.",
+            "Put the cause right and let the message be tried anew: `postrider lane release \
+             <subscription> --key <key>`.",
+            "Or give it up: `postrider lane skip <subscription> --key <key>`; with a dead letter \
+             policy it is kept there, without one it is dropped.",
+        ],
+        levels: &[warning(Measure::LanesHalted, 0, 1), critical(Measure::LanesHalted, 0, 15)],
+    },
+    Rule {
+        name: RuleName::ClockJumped,
+        title: "the clock jumped forward",
+        meaning: "The server's clock is more than an hour ahead of the time that has passed since \
+                  it was last believed: it was set, or the server was off for that long. So that \
+                  nothing is lost to a wrong clock, no message is too old and nothing expires \
+                  until the time is confirmed. Everything else goes on; the store grows.",
+        remedy: &[
+            "See what the clock shows and what was expected: `postrider clock`.",
+            "The time is right, for instance because the machine was off: `postrider clock \
+             confirm`. What is past its retention or has expired by then goes at once; \
+             `postrider clock` says how many subscriptions and snapshots that is.",
+            "The time is wrong: set the machine's clock (`timedatectl`, NTP). Retention and \
+             expiry then go on by themselves.",
+            "Left alone, a clock that runs steadily for a day is believed.",
+        ],
+        levels: &[warning(Measure::ClockAhead, 0, 0)],
     },
 ];

@@ -264,6 +264,31 @@ fn a_fifo_subscription_that_is_blocked_warns_after_five_minutes() {
 }
 
 #[test]
+fn a_lane_of_a_key_that_is_blocked_warns_after_five_minutes() {
+    let mut stage = Stage::default();
+    stage.sample.lane_blocked_for = Some(minutes(5));
+    stage.look();
+    assert_eq!(stage.told(), Vec::<String>::new());
+    stage.sample.lane_blocked_for = Some(minutes(5) + Duration::from_secs(1));
+    stage.look();
+    assert_eq!(stage.what_was_told(), ["lane_blocked warning firing"]);
+    let summary = stage.alert().unwrap().summary();
+    assert_eq!(summary, "a lane has been blocked for 301s, more than 5m");
+}
+
+#[test]
+fn halted_lanes_warn_after_a_minute_and_are_critical_after_fifteen() {
+    let mut stage = Stage::default();
+    stage.pass(2, |sample| sample.lanes_halted = 2);
+    assert_eq!(stage.told(), ["0 lane_halted warning pending", "1 lane_halted warning firing"]);
+    assert_eq!(stage.alert().unwrap().summary(), "lanes that wait for an operator: 2");
+    stage.pass(15, |sample| sample.lanes_halted = 1);
+    assert_eq!(stage.told(), ["15 lane_halted critical firing"]);
+    stage.pass(2, |sample| sample.lanes_halted = 0);
+    assert_eq!(stage.what_was_told(), ["lane_halted critical resolved"]);
+}
+
+#[test]
 fn levels_are_adjusted_and_turned_off() {
     let mut stage = Stage::default();
     let longer = Adjusted::To { time: Some(minutes(10)), above: None };

@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// What is wrong with one subscription.
+/// What is wrong with one subscription, or with the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alert {
     /// By which rule.

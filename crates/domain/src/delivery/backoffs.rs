@@ -18,6 +18,9 @@ pub(super) enum Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackoffId(u32);
 
+/// Waits that are looked at to find the one that ends first.
+const LOOKED_AT_MAX: usize = 1_000;
+
 /// All waits that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Backoffs {
@@ -55,6 +58,17 @@ impl Backoffs {
     /// Until when `id` waits.
     pub(super) fn until(&self, id: BackoffId) -> Option<Moment> {
         self.slots.get(id.0 as usize).map(|&(_, until)| until)
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
+    /// When the first wait ends. Of very many that end at about the same time some are looked at.
+    pub(super) fn first_until(&self) -> Option<Moment> {
+        let first = self.wheel.first_keys().take(LOOKED_AT_MAX);
+        first.filter_map(|slot| self.until(BackoffId(slot))).min()
     }
 
     /// Ends and returns a wait whose time has come, if there is one.

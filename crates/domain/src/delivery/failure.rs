@@ -142,7 +142,10 @@ impl Delivery {
     ) {
         match held.way {
             // It is read again in its turn, and only then it is known what it waits behind.
-            Way::Adrift => effects.returned += 1,
+            Way::Adrift => {
+                self.note_halted_unread(held.offset);
+                effects.returned += 1;
+            }
             Way::Freely => {
                 let back = Back { failed, standing: Standing::Ready, is_spared: false };
                 self.place_returned(now, held.offset, back, failure, effects);
@@ -181,16 +184,16 @@ impl Delivery {
     fn put_back_in_lane(
         &mut self,
         now: Now,
-        lane: LaneId,
+        id: LaneId,
         offset: Offset,
         failed: u32,
         failure: Option<&Failure>,
         effects: &mut Effects,
     ) {
         let mut ended = Vec::new();
-        self.lanes.give_back(lane, offset, failed, !self.settings.exactly_once, &mut ended);
+        self.lanes.give_back(id, offset, failed, !self.settings.exactly_once, &mut ended);
         if self.lanes.pending() > self.indexed_max / 2 {
-            self.lanes.forget_all_but_next(lane);
+            self.lanes.forget_all_but_next(id);
         }
         // Acks from before a restart whose lanes are not known: some may be behind this record.
         self.early.split_off(&offset);
@@ -199,16 +202,17 @@ impl Delivery {
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
             }
         }
-        if let Some(lane) = self.lanes.get_mut(lane) {
+        if let Some(lane) = self.lanes.get_mut(id) {
             lane.spared = None;
             if let Some(failure) = failure {
-                let known = lane.trouble.filter(|trouble| trouble.offset == offset);
+                let known = lane.trouble().filter(|trouble| trouble.offset == offset);
                 let since = known.map_or(now.wall, |trouble| trouble.since);
-                lane.trouble = Some(Trouble { offset, since, class: failure.class });
+                let trouble = Trouble { offset, since, class: failure.class };
+                self.lanes.set_trouble(id, Some(trouble));
             }
         }
-        self.free_hold(lane);
-        self.consider(now, lane, failure, effects);
+        self.free_hold(id);
+        self.consider(now, id, failure, effects);
     }
 
     /// Counts a failed delivery, and says when the next may be.
@@ -300,7 +304,9 @@ impl Delivery {
         failure: Option<&Failure>,
         effects: &mut Effects,
     ) {
-        let Some(lane) = self.lanes.get(id).filter(|lane| lane.hold == Hold::Free) else { return };
+        let Some(lane) = self.lanes.get(id).filter(|lane| lane.hold() == Hold::Free) else {
+            return;
+        };
         if let Some((offset, failed)) = lane.next() {
             let is_spared = lane.spared == Some(offset);
             let hold = match self.judge(now, offset, failed, is_spared, true) {
@@ -316,9 +322,7 @@ impl Delivery {
                 }
                 Verdict::Halted => Hold::Halted,
             };
-            if let Some(lane) = self.lanes.get_mut(id) {
-                lane.hold = hold;
-            }
+            self.lanes.set_hold(id, hold);
         }
         self.make_ready(id, effects);
     }
@@ -333,9 +337,7 @@ impl Delivery {
                 }
             }
             Waiting::Lane(id) => {
-                if let Some(lane) = self.lanes.get_mut(id) {
-                    lane.hold = Hold::Free;
-                }
+                self.lanes.set_hold(id, Hold::Free);
                 self.make_ready(id, effects);
             }
         }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use super::ConsumerId;
 use super::backoffs::BackoffId;
+use super::waits::Stuck;
 use crate::offset::Offset;
 use crate::time::Timestamp;
 
@@ -87,8 +88,8 @@ pub(super) struct Lane {
     /// Whose the leases are, while there are any; `None` = of several, from before the order was
     /// kept.
     owner: Option<ConsumerId>,
-    pub(super) hold: Hold,
-    pub(super) trouble: Option<Trouble>,
+    hold: Hold,
+    trouble: Option<Trouble>,
     /// This record may be tried once more although it is exhausted.
     pub(super) spared: Option<Offset>,
     /// Records of this lane from here on are not indexed.
@@ -114,6 +115,7 @@ pub(super) struct Lanes {
     ring: VecDeque<LaneId>,
     rings: BTreeMap<ConsumerId, VecDeque<LaneId>>,
     pending: usize,
+    stuck: Stuck,
     /// Emptied queues, kept so that short lanes need no allocation each.
     spare: Vec<VecDeque<Entry>>,
 }
@@ -160,6 +162,40 @@ impl Lanes {
 
     pub(super) fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// How many are held, and which fail.
+    pub(super) fn stuck(&self) -> &Stuck {
+        &self.stuck
+    }
+
+    /// Lets `hold` hold the lane, and says what did before.
+    pub(super) fn set_hold(&mut self, id: LaneId, hold: Hold) -> Hold {
+        let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return Hold::Free;
+        };
+        let before = std::mem::replace(&mut lane.hold, hold);
+        self.stuck.note_hold(before, hold);
+        before
+    }
+
+    /// Notes what fails in the lane; `None` = nothing does.
+    pub(super) fn set_trouble(&mut self, id: LaneId, trouble: Option<Trouble>) {
+        if let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            self.stuck.note_trouble(id.0, lane.trouble.as_ref(), trouble.as_ref());
+            lane.trouble = trouble;
+        }
+    }
+
+    /// Forgets the record at the front of the lane if it is acked or settled, and says which it
+    /// was.
+    pub(super) fn pop_done(&mut self, id: LaneId) -> Option<Offset> {
+        let lane = self.get_mut(id)?;
+        let offset = lane.pop_done()?;
+        if lane.trouble.as_ref().is_some_and(|trouble| trouble.offset == offset) {
+            self.set_trouble(id, None);
+        }
+        Some(offset)
     }
 
     /// Every lane, in no order that means anything but always the same one.
@@ -255,8 +291,8 @@ impl Lanes {
 
     /// The lane's next record counts as never tried.
     pub(super) fn forget_failures(&mut self, id: LaneId) {
+        self.set_trouble(id, None);
         let Some(lane) = self.get_mut(id) else { return };
-        lane.trouble = None;
         if let Some(entry) = lane.entries.get_mut(lane.next) {
             entry.failed = 0;
         }
@@ -267,6 +303,8 @@ impl Lanes {
         if !self.get(id).is_some_and(Lane::is_idle) {
             return;
         }
+        self.set_hold(id, Hold::Free);
+        self.set_trouble(id, None);
         let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.by_key.remove(&lane.key);
         self.vacant.push(id.0);
@@ -373,6 +411,16 @@ impl Lane {
         &self.key
     }
 
+    /// Why its next record may not go.
+    pub(super) fn hold(&self) -> Hold {
+        self.hold
+    }
+
+    /// What fails in it.
+    pub(super) fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
     pub(super) fn pending(&self) -> usize {
         self.pending
     }
@@ -457,12 +505,10 @@ impl Lane {
         self.seek_next();
     }
 
-    /// Forgets the record at the front if it is acked or settled, and says which it was.
-    pub(super) fn pop_done(&mut self) -> Option<Offset> {
+    fn pop_done(&mut self) -> Option<Offset> {
         let offset = self.entries.front().filter(|front| front.state.is_done())?.offset;
         self.entries.pop_front();
         self.next = self.next.saturating_sub(1);
-        self.trouble.take_if(|trouble| trouble.offset == offset);
         Some(offset)
     }
 

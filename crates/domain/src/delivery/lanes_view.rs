@@ -100,10 +100,16 @@ impl Delivery {
     /// The next record of the lane `key`, if the lane is blocked by it.
     pub fn blocked_by(&self, key: &str) -> Option<Offset> {
         let lane = self.lanes.get(self.lanes.find(key)?)?;
-        if lane.hold == Hold::Free {
+        if lane.hold() == Hold::Free {
             return None;
         }
         lane.next().map(|(offset, _)| offset)
+    }
+
+    /// How the last delivery of `offset` in the lane `key` failed, if that is known.
+    pub fn last_class(&self, key: &str, offset: Offset) -> Option<&'static str> {
+        let trouble = self.lanes.get(self.lanes.find(key)?)?.trouble()?;
+        (trouble.offset == offset).then_some(trouble.class)
     }
 
     /// Lets a record that blocks its lane, or that failed and was not read since, be tried at
@@ -112,6 +118,7 @@ impl Delivery {
         let Some(lane) = self.blocked_or_unread(offset) else { return false };
         let untried = Attempt { count: 0, due: Timestamp(0) };
         self.progress.set_attempt(offset, untried);
+        self.forget_halted_unread(offset);
         effects.attempts.push((offset, untried));
         match lane {
             Some(id) => {
@@ -135,15 +142,14 @@ impl Delivery {
             Some(id) => {
                 self.free_hold(id);
                 self.exhausted_lanes.insert(offset, id);
-                if let Some(lane) = self.lanes.get_mut(id) {
-                    lane.hold = Hold::Exhausted(offset);
-                }
+                self.lanes.set_hold(id, Hold::Exhausted(offset));
             }
             None => {
                 let standing = Standing::Exhausted;
                 self.returned.insert(offset, Back { failed, standing, is_spared: false });
             }
         }
+        self.forget_halted_unread(offset);
         effects.exhausted.push(Exhausted { offset, attempts: failed, failure: None });
         true
     }
@@ -151,7 +157,7 @@ impl Delivery {
     /// `Some(Some(_))` = it blocks that lane, `Some(None)` = it failed and was not read since.
     fn blocked_or_unread(&self, offset: Offset) -> Option<Option<LaneId>> {
         let blocks = |lane: &Lane| {
-            lane.hold != Hold::Free && lane.next().is_some_and(|(next, _)| next == offset)
+            lane.hold() != Hold::Free && lane.next().is_some_and(|(next, _)| next == offset)
         };
         if let Some((id, _)) = self.lanes.all().find(|(_, lane)| blocks(lane)) {
             return Some(Some(id));
@@ -161,24 +167,24 @@ impl Delivery {
     }
 
     fn view(&self, now: Now, lane: &Lane) -> LaneView {
-        let (state, until) = match lane.hold {
+        let (state, until) = match lane.hold() {
             Hold::Free => (LaneState::Moving, None),
-            Hold::BackingOff(backoff) => (LaneState::BackingOff, self.backoffs.until(backoff)),
+            Hold::BackingOff(backoff) => (LaneState::BackingOff, self.ends_at(now, backoff)),
             Hold::Exhausted(_) => (LaneState::Exhausted, None),
             Hold::Halted => (LaneState::Halted, None),
             Hold::Damaged => (LaneState::Damaged, None),
         };
         let next = lane.next();
-        let trouble = lane.trouble.filter(|trouble| next.is_some_and(|n| n.0 == trouble.offset));
+        let trouble = lane.trouble().filter(|trouble| next.is_some_and(|n| n.0 == trouble.offset));
         LaneView {
             key: lane.key().to_owned(),
             state,
             next: next.map(|(offset, _)| offset),
             attempts: next.map_or(0, |(_, failed)| failed),
             blocked_since: trouble.map(|trouble| trouble.since),
-            next_attempt_at: until.map(|until| now.wall.plus(until.since(now.moment))),
+            next_attempt_at: until,
             pending: lane.pending(),
-            last_class: lane.trouble.map(|trouble| trouble.class),
+            last_class: lane.trouble().map(|trouble| trouble.class),
         }
     }
 }

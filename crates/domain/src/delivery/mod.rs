@@ -42,6 +42,7 @@ mod settling;
 mod source;
 #[cfg(test)]
 mod tests;
+mod waits;
 pub(crate) mod wheel;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,7 @@ pub use failure::{Exhausted, Failed, Failure, Fate};
 pub use lanes_view::{LaneState, LaneView};
 pub use record_view::{RecordState, RecordView};
 pub use source::{Lease, LeaseRequest, LeaseStatus, Read, Source};
+pub use waits::Waits;
 
 use backoffs::Backoffs;
 use consumer::Consumers;
@@ -233,6 +235,8 @@ pub struct Delivery {
     consumers: Consumers,
     /// Acked with ids of an earlier epoch, and not read yet: only then their lanes are known.
     early: BTreeSet<Offset>,
+    /// Records not read yet that will halt their lanes.
+    halted_unread: BTreeSet<Offset>,
     /// With exactly-once: leases whose ids settled their records, the latest ones.
     confirmed: BTreeMap<u64, Offset>,
     /// Reading stopped because too many records wait.
@@ -247,7 +251,7 @@ pub struct Delivery {
 impl Delivery {
     /// Takes a subscription up where `progress` left it, without any leases.
     pub fn new(identity: Identity, settings: Settings, progress: Progress) -> Self {
-        Self {
+        let mut delivery = Self {
             identity,
             settings,
             fresh: progress.cursor(),
@@ -259,11 +263,14 @@ impl Delivery {
             leases: Leases::default(),
             consumers: Consumers::default(),
             early: BTreeSet::new(),
+            halted_unread: BTreeSet::new(),
             confirmed: BTreeMap::new(),
             is_stalled: false,
             indexed_max: INDEXED_MAX,
             next_lease: 0,
-        }
+        };
+        delivery.find_halted_unread();
+        delivery
     }
 
     /// Adds a consumer that holds nothing.
@@ -428,6 +435,7 @@ impl Delivery {
             self.start_over();
         } else {
             self.judge_all_again(now, effects);
+            self.find_halted_unread();
         }
         effects.returned += 1;
     }
@@ -501,6 +509,11 @@ impl Delivery {
     pub fn leased(&self, offset: Offset) -> Option<(u32, Timestamp)> {
         let held = self.leases.get(offset)?;
         Some((held.failed.saturating_add(1), held.publish_time))
+    }
+
+    /// Who holds `offset`; `None` if it is not leased.
+    pub fn holder(&self, offset: Offset) -> Option<ConsumerId> {
+        self.leases.get(offset).map(|held| held.consumer)
     }
 
     /// How many records are known and wait.

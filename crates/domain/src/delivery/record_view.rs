@@ -1,11 +1,12 @@
 //! One record as an operator sees it: looked at, never touched.
 
 use super::Delivery;
+use super::backoffs::BackoffId;
 use super::failure::Verdict;
 use super::lane::Hold;
 use super::returned::Standing;
 use crate::offset::Record;
-use crate::time::Now;
+use crate::time::{Now, Timestamp};
 
 /// What an unsettled record waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct RecordView {
     pub state: RecordState,
     /// The attempt under way, or else the number of those that failed.
     pub attempts: u32,
+    /// When it is tried again, if it waits for a time.
+    pub next_attempt_at: Option<Timestamp>,
 }
 
 impl Delivery {
@@ -54,15 +57,17 @@ impl Delivery {
             return None;
         }
         if let Some(held) = self.leases.get(record.offset) {
-            return Some(RecordView { state: RecordState::Leased, attempts: held.failed + 1 });
+            let attempts = held.failed.saturating_add(1);
+            let state = RecordState::Leased;
+            return Some(RecordView { state, attempts, next_attempt_at: None });
         }
         if let Some(back) = self.returned.get(record.offset) {
-            let state = match back.standing {
-                Standing::Ready => RecordState::Waiting,
-                Standing::BackingOff(_) => RecordState::BackingOff,
-                Standing::Exhausted => RecordState::Exhausted,
+            let (state, next_attempt_at) = match back.standing {
+                Standing::Ready => (RecordState::Waiting, None),
+                Standing::BackingOff(id) => (RecordState::BackingOff, self.ends_at(now, id)),
+                Standing::Exhausted => (RecordState::Exhausted, None),
             };
-            return Some(RecordView { state, attempts: back.failed });
+            return Some(RecordView { state, attempts: back.failed, next_attempt_at });
         }
         let attempt = self.progress.attempt(record.offset);
         let attempts = attempt.map_or(0, |attempt| attempt.count);
@@ -71,15 +76,30 @@ impl Delivery {
             && record.offset < self.fresh
         {
             let is_next = lane.next().is_some_and(|(next, _)| next == record.offset);
-            return Some(RecordView { state: in_lane(lane.hold, is_next), attempts });
+            let next_attempt_at = match lane.hold() {
+                Hold::BackingOff(id) if is_next => self.ends_at(now, id),
+                _ => None,
+            };
+            let state = in_lane(lane.hold(), is_next);
+            return Some(RecordView { state, attempts, next_attempt_at });
         }
+        let mut next_attempt_at = None;
         let state = match self.judge(now, record.offset, attempts, false, key.is_some()) {
             Verdict::Go => RecordState::Waiting,
-            Verdict::Wait(_) => RecordState::BackingOff,
+            Verdict::Wait(until) => {
+                next_attempt_at = Some(now.wall.plus(until.since(now.moment)));
+                RecordState::BackingOff
+            }
             Verdict::Exhausted(_) => RecordState::Exhausted,
             Verdict::Halted => RecordState::Halted,
         };
-        Some(RecordView { state, attempts })
+        Some(RecordView { state, attempts, next_attempt_at })
+    }
+
+    /// When a backoff ends, on the wall clock.
+    pub(super) fn ends_at(&self, now: Now, backoff: BackoffId) -> Option<Timestamp> {
+        let until = self.backoffs.until(backoff)?;
+        Some(now.wall.plus(until.since(now.moment)))
     }
 
     fn is_meant(&self, record: &Record) -> bool {

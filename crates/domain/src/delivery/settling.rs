@@ -1,7 +1,7 @@
 //! Settling records, and what becomes of their lanes.
 
 use super::backoffs::Backoffs;
-use super::lane::{Hold, Lane, LaneId, Lanes, Taker};
+use super::lane::{Hold, LaneId, Lanes, Taker};
 use super::leases::Held;
 use super::returned::{Returned, Standing};
 use super::{Delivery, Effects};
@@ -33,6 +33,13 @@ impl Delivery {
         self.go_on_reading(effects);
     }
 
+    /// Settles offsets that nothing was read from yet, and at which no record stands.
+    pub fn settle_gap(&mut self, gap: OffsetRange, effects: &mut Effects) {
+        if self.progress.ack(gap) > 0 {
+            unite(&mut effects.settled, gap);
+        }
+    }
+
     /// Settles the next record of a lane, which then goes on with the one behind it.
     pub(super) fn settle_next_in_lane(
         &mut self,
@@ -53,7 +60,7 @@ impl Delivery {
     pub(super) fn finish_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) {
         let is_settled = self.progress.is_acked(offset);
         self.lanes.finish(lane, offset, is_settled);
-        while let Some(done) = self.lanes.get_mut(lane).and_then(Lane::pop_done) {
+        while let Some(done) = self.lanes.pop_done(lane) {
             self.note_settled(done, effects);
         }
         self.make_ready(lane, effects);
@@ -65,6 +72,7 @@ impl Delivery {
         let range = OffsetRange::one(offset);
         if self.progress.ack(range) > 0 {
             unite(&mut effects.settled, range);
+            self.forget_halted_unread(offset);
         }
     }
 
@@ -117,8 +125,7 @@ impl Delivery {
 
     /// Whatever holds the lane holds it no more.
     pub(super) fn free_hold(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(id) else { return };
-        match std::mem::take(&mut lane.hold) {
+        match self.lanes.set_hold(id, Hold::Free) {
             Hold::BackingOff(backoff) => self.backoffs.remove(backoff),
             Hold::Exhausted(offset) => {
                 self.exhausted_lanes.remove(&offset);
@@ -136,5 +143,6 @@ impl Delivery {
         self.leases.leave_lanes();
         self.is_stalled = false;
         self.fresh = self.progress.cursor();
+        self.find_halted_unread();
     }
 }

@@ -239,9 +239,17 @@ fn looking_at_records_shows_how_they_stand_and_changes_nothing() {
         body: Bytes::new(),
     };
     let view = |offset| delivery.view_record(START, &record(offset, None));
-    let stands = |state, attempts| Some(RecordView { state, attempts });
+    let stands = |state, attempts| {
+        let next_attempt_at = None;
+        Some(RecordView { state, attempts, next_attempt_at })
+    };
     assert_eq!(view(0), None, "settled");
-    assert_eq!(view(1), stands(RecordState::BackingOff, 1));
+    let waiting = view(1).unwrap();
+    assert_eq!((waiting.state, waiting.attempts), (RecordState::BackingOff, 1));
+    let due = delivery.progress().attempt(Offset(1)).unwrap().due;
+    assert_eq!(waiting.next_attempt_at, Some(due), "as it is journaled");
+    let waits = delivery.waits(START);
+    assert_eq!((waits.backing_off, waits.backing_off_until), (1, Some(due)));
     assert_eq!(view(2), stands(RecordState::Leased, 1));
     assert_eq!(view(3), stands(RecordState::Waiting, 0));
     assert_eq!(delivery.view_record(START, &record(3, Some(8))), None, "for another");

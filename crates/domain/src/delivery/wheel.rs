@@ -114,6 +114,18 @@ impl Wheel {
         self.next_bucket().map(|(start, _)| Moment(start << TICK_BITS))
     }
 
+    /// The keys that come up next, all at about the same time, in no order.
+    pub(super) fn first_keys(&self) -> impl Iterator<Item = u32> {
+        let place = self.next_bucket().map(|(_, place)| place);
+        let level = place.and_then(|place| self.levels.get(usize::from(place.level)));
+        let heads = level.map(|level| &level.heads);
+        let head = heads.zip(place).and_then(|(heads, at)| heads.get(usize::from(at.bucket)));
+        let inside = |key: u32| (key != NONE).then_some(key);
+        std::iter::successors(head.copied().and_then(inside), move |&key| {
+            self.links.get(key as usize).and_then(|link| inside(link.after))
+        })
+    }
+
     /// Forgets how many keys there once were. Only for an empty wheel.
     pub(super) fn release_memory(&mut self) {
         self.links = Vec::new();

@@ -215,6 +215,12 @@ impl Registry {
         slots.into_iter().filter_map(|slot| self.end(slot, Some(now.moment))).collect()
     }
 
+    /// Whether a stream of the gateway is open.
+    pub fn has_stream(&self, gateway: &str) -> bool {
+        let held = self.owners.find(gateway).and_then(|number| self.owners.get(number));
+        held.is_some_and(|held| held.streams > 0)
+    }
+
     /// A stream of the gateway has ended. Its subscriptions live on for their TTL.
     pub fn close_stream(&mut self, now: Now, gateway: &str) {
         let Some(number) = self.owners.find(gateway) else { return };

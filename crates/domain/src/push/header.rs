@@ -25,6 +25,48 @@ const RESERVED: [HeaderName; 12] = [
 /// Headers whose names begin like this are ours, Google's or those of signatures.
 const RESERVED_PREFIXES: [&str; 3] = ["postrider-", "webhook-", "x-goog-pubsub-"];
 
+/// Headers that a receiver, or a proxy in front of it, acts upon. Whoever publishes a message must
+/// not decide how its body is read, who seems to ask, or from where.
+const TRUSTED: [&str; 22] = [
+    "accept",
+    "access-control-request-headers",
+    "access-control-request-method",
+    "cache-control",
+    "date",
+    "forwarded",
+    "from",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "remote-user",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-real-ip",
+    "x-rewrite-url",
+];
+
+/// The same by how their names begin.
+const TRUSTED_PREFIXES: [&str; 8] =
+    ["accept-", "cf-", "content-", "if-", "proxy-", "sec-", "x-forwarded-", "x-goog-"];
+
+/// The same by a word between the dashes of their names.
+const TRUSTED_WORDS: [&str; 7] = [
+    "auth",
+    "authenticate",
+    "authenticated",
+    "authentication",
+    "authorization",
+    "cookie",
+    "cookie2",
+];
+
 /// What a name holds whose value had better not be seen. `auth` stands for `authorization` and its
 /// like; a word too many costs nothing.
 const SECRET_WORDS: [&str; 7] =
@@ -34,6 +76,15 @@ const SECRET_WORDS: [&str; 7] =
 pub fn is_reserved_header(name: &HeaderName) -> bool {
     let begins = |prefix: &&str| name.as_str().starts_with(prefix);
     RESERVED.contains(name) || RESERVED_PREFIXES.iter().any(begins)
+}
+
+/// Whether an attribute of a message may be sent as this header.
+pub fn is_attribute_header(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    let is_trusted = TRUSTED.contains(&text)
+        || TRUSTED_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+        || text.split('-').any(|word| TRUSTED_WORDS.contains(&word));
+    !is_trusted && !is_reserved_header(name)
 }
 
 /// Whether the value of a header of this name may be a secret, which no log should show.
@@ -65,6 +116,34 @@ mod tests {
         }
         for free in ["authorization", "content-type", "x-goog-other", "webhooks", "x-host"] {
             assert!(!is_reserved_header(&name(free)), "{free}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_is_no_header_that_a_receiver_trusts() {
+        for trusted in [
+            "Cookie",
+            "set-cookie",
+            "Content-Type",
+            "content-encoding",
+            "host",
+            "Authorization",
+            "x-auth-request-user",
+            "proxy-authorization",
+            "transfer-encoding",
+            "connection",
+            "X-Forwarded-For",
+            "forwarded",
+            "x-http-method-override",
+            "origin",
+            "sec-fetch-site",
+            "x-goog-authenticated-user-email",
+            "webhook-id",
+        ] {
+            assert!(!is_attribute_header(&name(trusted)), "{trusted}");
+        }
+        for free in ["color", "author", "x-tenant", "key", "contents", "traceparent", "ce-type"] {
+            assert!(is_attribute_header(&name(free)), "{free}");
         }
     }
 

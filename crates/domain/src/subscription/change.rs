@@ -179,6 +179,12 @@ impl Field {
     }
 }
 
+/// Whether `path` of an update mask names what is decided at creation, or by the server. It may be
+/// given as it is, by programs that name all they know; anything else is refused.
+pub fn is_fixed(path: &str) -> bool {
+    FIXED.contains(&path)
+}
+
 /// Why `path` of an update mask is refused.
 pub fn no_such_path(path: &str) -> Invalid {
     bad_path(path, &FIXED, "subscription")

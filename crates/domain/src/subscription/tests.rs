@@ -133,6 +133,7 @@ fn masks_name_known_fields_only() {
         "postrider.start",
         "detached",
     ] {
+        assert!(is_fixed(fixed), "{fixed}");
         let error = Field::parse(fixed).unwrap_err();
         assert_eq!(error.field, "update_mask");
         assert!(error.problem.contains("cannot be changed"), "{error}");

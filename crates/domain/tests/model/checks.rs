@@ -157,6 +157,34 @@ impl World {
                 self.check_view(view, usize::try_from(next.0).unwrap());
             }
         }
+        self.check_waits(&views);
+    }
+
+    /// What is counted as it happens is what one finds by looking at every lane.
+    fn check_waits(&self, views: &[LaneView]) {
+        let waits = self.delivery.waits(self.now);
+        let unread = waits.lanes_halted_unread;
+        let blocked = views.iter().filter(|view| view.state.is_blocked()).count();
+        assert_eq!(waits.lanes_blocked, blocked + unread, "{waits:?} of {views:?}");
+        let halted = views.iter().filter(|view| view.state == LaneState::Halted).count();
+        assert_eq!(waits.lanes_halted, halted + unread, "{waits:?} of {views:?}");
+        // A record that fails while it is leased again is not the next of its lane.
+        let since = views.iter().filter_map(|view| view.blocked_since).min();
+        let is_known = waits.lane_failing_since.is_some_and(|known| Some(known) <= since);
+        assert!(since.is_none() || is_known, "{waits:?} of {views:?}");
+        let waiting = views.iter().filter(|view| view.state == LaneState::BackingOff);
+        assert!(waits.backing_off >= waiting.count(), "{waits:?} of {views:?}");
+        let until = views.iter().filter_map(|view| view.next_attempt_at).min();
+        let is_known = waits.backing_off_until.is_some_and(|known| Some(known) <= until);
+        assert!(until.is_none() || is_known, "{waits:?} of {views:?}");
+        let is_waiting = waits.backing_off > 0;
+        assert_eq!(waits.backing_off_until.is_some(), is_waiting, "{waits:?}");
+        for (at, attempt) in self.delivery.attempts_unread() {
+            let is_known = self.delivery.progress().is_acked(at) || unread > 0;
+            let spot = &self.naive.spots[usize::try_from(at.0).unwrap()];
+            let is_halted = spot.lane.is_some() && self.naive.is_halted(spot);
+            assert!(is_known || !is_halted, "{at} was halted after {attempt:?}: {waits:?}");
+        }
     }
 
     /// A lane shows its next record as it is.

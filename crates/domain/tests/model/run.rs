@@ -46,6 +46,15 @@ pub(crate) fn run_seed(seed: u64) {
     );
 }
 
+/// Everything that happens when the plan of `seed` is run, line by line.
+pub(crate) fn story_of(seed: u64) -> Vec<String> {
+    STORY.set(Some(Vec::new()));
+    let outcome = run(&Plan::from_seed(seed, STEPS));
+    let mut story = STORY.take().unwrap_or_default();
+    story.extend(outcome.err().map(|failure| format!("{}: {}", failure.place, failure.said)));
+    story
+}
+
 /// Adds a line to the story of a run, if somebody wants to read it.
 pub(crate) fn tell(line: impl FnOnce() -> String) {
     STORY.with_borrow_mut(|story| {

@@ -70,7 +70,7 @@ impl Stage {
             "lease" => self.lease(&words, &mut effects),
             "drain" => self.drain(&words, &mut effects),
             "ack" | "nack" | "give-back" | "extend" => self.answer(name, &words, &mut effects),
-            "settle" | "spare" | "lanes" | "release" | "skip" => {
+            "settle" | "spare" | "lanes" | "waits" | "release" | "skip" => {
                 self.operate(name, &words, &mut effects)
             }
             "snapshot" | "seek" => self.seek(name, &words),
@@ -339,6 +339,7 @@ impl Stage {
                 let lanes = self.delivery.lanes(now);
                 lanes.iter().map(|lane| self.view(lane)).collect::<Vec<_>>().join("; ")
             }
+            "waits" => self.waits(),
             _ => {
                 let Some(offset) = self.delivery.blocked_by(Self::key(words.word(0))) else {
                     return "not blocked".to_owned();
@@ -351,6 +352,19 @@ impl Stage {
                 format!("{name} {offset}")
             }
         }
+    }
+
+    fn waits(&self) -> String {
+        let waits = self.delivery.waits(self.now);
+        let mut text = format!("{} blocked, {} halted", waits.lanes_blocked, waits.lanes_halted);
+        if let Some(since) = waits.lane_failing_since {
+            write!(text, ", failing for {} s", self.now.wall.since(since).as_secs()).unwrap();
+        }
+        if let Some(until) = waits.backing_off_until {
+            let seconds = until.since(self.now.wall).as_secs();
+            write!(text, ", {} again in {seconds} s", waits.backing_off).unwrap();
+        }
+        text
     }
 
     fn view(&self, lane: &LaneView) -> String {

@@ -8,6 +8,7 @@ use domain::lint::Finding;
 use domain::{ProjectName, Timestamp};
 
 use super::Api;
+use crate::descriptors::Descriptors;
 use crate::net::Connections;
 use crate::server::Started;
 use crate::status::Result;
@@ -22,6 +23,8 @@ pub(crate) struct About {
     /// When a publish is answered; `None` with an engine that keeps nothing.
     pub(crate) durability: Option<&'static str>,
     pub(crate) connections: Connections,
+    /// What the process may open.
+    pub(crate) descriptors: Descriptors,
 }
 
 impl Api {

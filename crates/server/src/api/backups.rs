@@ -64,22 +64,34 @@ impl Api {
             let problem = format!("backup {name} exists already; choose another name");
             return Err(Refusal::new(Code::AlreadyExists, problem));
         }
-        let copied = copy(backups, folder.clone(), turn).await?;
+        let copied = self.copy(backups, name, folder.clone(), turn).await?;
         Ok(Backup { name: name.to_owned(), folder, copied, duration: self.now().since(begun) })
     }
-}
 
-async fn copy(backups: &Backups, to: PathBuf, turn: OwnedMutexGuard<()>) -> Result<Copied> {
-    let (copier, others) = (backups.copier.clone(), backups.others.clone());
-    let copying = tokio::task::spawn_blocking(move || {
-        let copied = copier.copy(&to, &others);
-        // Here and not with the caller, who may go away before.
-        drop(turn);
-        copied
-    });
-    match copying.await {
-        Ok(copied) => copied.map_err(|error| broker::Error::Storage(error).into()),
-        Err(error) => Err(Refusal::new(Code::Internal, error.to_string())),
+    async fn copy(
+        &self,
+        backups: &Backups,
+        name: &str,
+        to: PathBuf,
+        turn: OwnedMutexGuard<()>,
+    ) -> Result<Copied> {
+        let (copier, others) = (backups.copier.clone(), backups.others.clone());
+        let (broker, peer) = (Arc::clone(&self.broker), broker::asking_peer());
+        let resource = format!("backups/{name}");
+        let copying = tokio::task::spawn_blocking(move || {
+            let copied = copier.copy(&to, &others);
+            // Here and not with the caller, who may go away before.
+            if copied.is_ok() {
+                let details = Some(format!("to {}", to.display()));
+                broker.audit_of(peer, "backup", resource, details);
+            }
+            drop(turn);
+            copied
+        });
+        match copying.await {
+            Ok(copied) => copied.map_err(|error| broker::Error::Storage(error).into()),
+            Err(error) => Err(Refusal::new(Code::Internal, error.to_string())),
+        }
     }
 }
 

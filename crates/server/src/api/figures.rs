@@ -1,12 +1,17 @@
 //! Figures of one project.
 
-use broker::{SubscriptionFigures, TopicFigures};
-use domain::ProjectName;
+use broker::{Obstacles, SubscriptionFigures, TopicFigures};
+use domain::{ProjectName, SubscriptionName};
 
 use super::Api;
 use crate::status::Result;
 
 impl Api {
+    /// What keeps a subscription from delivering.
+    pub(crate) fn obstacles(&self, name: &str) -> Result<Obstacles> {
+        Ok(self.broker.obstacles(&SubscriptionName::parse("subscription", name)?)?)
+    }
+
     /// What the subscriptions and the topics of a project do, each in name order.
     pub(crate) fn figures(
         &self,

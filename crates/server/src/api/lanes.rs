@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker::Obstacles;
 use domain::delivery::LaneView;
 use domain::{Invalid, Offset, Timestamp};
 
@@ -30,6 +31,8 @@ pub(crate) struct LanesPage {
     pub(crate) attempts_max: Option<u32>,
     /// When it was so.
     pub(crate) at: Timestamp,
+    /// What keeps the subscription from delivering besides.
+    pub(crate) obstacles: Obstacles,
 }
 
 impl Api {
@@ -48,6 +51,7 @@ impl Api {
             lanes,
             attempts_max: subscription.settings().attempts_allowed(),
             at: self.clock.wall(),
+            obstacles: self.broker.obstacles(subscription.name())?,
         })
     }
 
@@ -98,6 +102,17 @@ impl Place {
         let since = parts.next()?.parse().ok()?;
         let next = parts.next()?.parse().ok()?;
         Some(Self { since, next, key: parts.next()?.to_owned() })
+    }
+}
+
+/// Whether `token` names a place, for fuzzing: one that does comes back.
+pub(super) fn check_token(token: &str) -> bool {
+    match Place::from_token(token) {
+        Ok(Some(place)) => {
+            assert_eq!(Place::from_token(&place.token()), Ok(Some(place)));
+            true
+        }
+        _ => false,
     }
 }
 

@@ -5,6 +5,7 @@ mod acks;
 mod attempts;
 mod backups;
 mod figures;
+pub(crate) mod fuzzing;
 mod lanes;
 mod letters;
 mod live;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use broker::{PEEK_WAIT_MAX, Peek, PeekFrom, Peeked};
+use broker::{Obstacles, PEEK_WAIT_MAX, Peek, PeekFrom, Peeked};
 use domain::{Filter, Invalid, Offset, SubscriptionName, TopicName};
 
 use super::{Api, paging};
@@ -32,21 +32,26 @@ pub(crate) struct PeekedPage {
     pub(crate) messages: Vec<Peeked>,
     /// Empty = there is no more. Whoever waits is always told where to go on.
     pub(crate) next_page_token: String,
+    /// What keeps the subscription from delivering; `None` of a topic.
+    pub(crate) obstacles: Option<Obstacles>,
 }
 
 impl Api {
     pub(crate) async fn peek(&self, request: &PeekMessages) -> Result<PeekedPage> {
         let peek = query(request)?;
         let resource = request.resource.as_str();
+        let mut obstacles = None;
         let page = if resource.contains("/subscriptions/") {
             let name = SubscriptionName::parse("subscription", resource)?;
-            self.broker.peek_subscription(&name, &peek).await?
+            let page = self.broker.peek_subscription(&name, &peek).await?;
+            obstacles = Some(self.broker.obstacles(&name)?);
+            page
         } else {
             self.broker.peek_topic(&TopicName::parse("topic", resource)?, &peek).await?
         };
         let goes_on = !page.is_end || !peek.wait.is_zero();
         let next_page_token = if goes_on { paging::offset_token(page.next) } else { String::new() };
-        Ok(PeekedPage { messages: page.messages, next_page_token })
+        Ok(PeekedPage { messages: page.messages, next_page_token, obstacles })
     }
 }
 

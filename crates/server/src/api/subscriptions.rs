@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use broker::{Cursor, Subscription};
 use domain::push::Secret;
-use domain::subscription::{Change, warnings};
+use domain::subscription::{Change, is_fixed, warnings};
 use domain::{ProjectName, SubscriptionName, Timestamp};
 use wire::protobuf::Empty;
 use wire::pubsub;
@@ -31,8 +31,24 @@ impl Api {
         settings.name.check_not_own("name")?;
         let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
         let subscription = self.broker.create_subscription(settings).await?;
-        let warnings = warnings(None, &subscription.settings(), 0);
+        let settings = subscription.settings();
+        let mut warnings = warnings(None, &settings, 0);
+        warnings.extend(self.endpoint_warning(None, &settings).await);
         Ok(Warned { subscription, warnings, secret })
+    }
+
+    /// That nothing will be pushed to an endpoint that was just given.
+    async fn endpoint_warning(
+        &self,
+        before: Option<&domain::Subscription>,
+        after: &domain::Subscription,
+    ) -> Option<String> {
+        let endpoint = |one: &domain::Subscription| one.push.as_ref().map(|p| p.endpoint.clone());
+        if before.and_then(endpoint) == endpoint(after) {
+            return None;
+        }
+        let refusal = self.broker.endpoint_refusal(after).await?;
+        Some(format!("nothing is pushed to this endpoint: {refusal}"))
     }
 
     /// The subscription of that name, as a request's `subscription` field gives it.
@@ -49,7 +65,15 @@ impl Api {
     ) -> Result<Warned> {
         let wanted = request.subscription.unwrap_or_default();
         let name = SubscriptionName::parse("subscription.name", &wanted.name)?;
-        let paths = request.update_mask.unwrap_or_default().paths;
+        let mut paths = request.update_mask.unwrap_or_default().paths;
+        if paths.iter().any(|path| is_fixed(path)) {
+            let current = self.broker.subscription(&name)?;
+            let extras = extras.as_ref();
+            paths.retain(|path| !convert::is_unchanged(path, &wanted, extras, &current));
+            if paths.is_empty() {
+                return self.change_subscription(&name, Change::default()).await;
+            }
+        }
         let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
         self.change_subscription(&name, change).await
     }
@@ -62,7 +86,8 @@ impl Api {
         let subscription = self.broker.update_subscription(name, change).await?;
         let settings = subscription.settings();
         let secret = convert::secret_set(signing.as_ref(), &settings).cloned();
-        let warnings = warnings(Some(&before), &settings, outstanding);
+        let mut warnings = warnings(Some(&before), &settings, outstanding);
+        warnings.extend(self.endpoint_warning(Some(&before), &settings).await);
         Ok(Warned { subscription, warnings, secret })
     }
 

@@ -1,5 +1,6 @@
 //! Topics, and publishing to them.
 
+use domain::topic::is_fixed;
 use domain::{Message, ProjectName, SubscriptionName, TopicName, validate};
 use wire::protobuf::Empty;
 use wire::pubsub;
@@ -28,7 +29,15 @@ impl Api {
         let topic = request.topic.unwrap_or_default();
         let name = TopicName::parse("topic.name", &topic.name)?;
         name.check_not_own("topic.name")?;
-        let change = convert::topic_change(&topic, &request.update_mask.unwrap_or_default().paths)?;
+        let mut paths = request.update_mask.unwrap_or_default().paths;
+        if paths.iter().any(|path| is_fixed(path)) {
+            let current = self.broker.topic(&name)?.settings();
+            paths.retain(|path| !convert::is_topic_unchanged(path, &topic, &current));
+            if paths.is_empty() {
+                return Ok(convert::topic_to_wire(&current));
+            }
+        }
+        let change = convert::topic_change(&topic, &paths)?;
         let updated = self.broker.update_topic(&name, change).await?;
         Ok(convert::topic_to_wire(&updated.settings()))
     }
@@ -63,6 +72,16 @@ impl Api {
             subscriptions: page.iter().map(|one| one.name().to_string()).collect(),
             next_page_token: paging::token(next),
         })
+    }
+
+    /// There are none, which clients that list them first may know.
+    pub(crate) fn list_schemas(
+        &self,
+        request: &pubsub::ListSchemasRequest,
+    ) -> Result<pubsub::ListSchemasResponse> {
+        ProjectName::parse("parent", &request.parent)?;
+        paging::page_size(request.page_size)?;
+        Ok(pubsub::ListSchemasResponse::default())
     }
 
     pub(crate) async fn delete_topic(&self, request: &pubsub::DeleteTopicRequest) -> Result<Empty> {

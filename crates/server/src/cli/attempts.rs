@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::client::{At, Client, Ours, query};
-use super::table::{Table, plain, quoted};
+use super::table::{Table, plain, quoted, quoted_error};
 use super::{Failure, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
@@ -69,14 +69,17 @@ const FIELDS: [&str; 7] =
     ["time", "messageId", "attempt", "class", "status", "durationMs", "address"];
 
 /// Characters of an error or an answer that are shown in a table.
-const SAID_CHARS_MAX: usize = 120;
+const SAID_CHARS_MAX: usize = 160;
 
 fn table(attempts: &[Value]) -> String {
     let mut table = Table::new(&HEADINGS);
     for attempt in attempts {
-        let said = attempt["error"].as_str().or_else(|| attempt["response"].as_str());
-        // Quoted, since it may hold anything.
-        let said = said.map(|text| quoted(text, SAID_CHARS_MAX)).unwrap_or_default();
+        // Quoted, since they may hold anything.
+        let said = match (attempt["error"].as_str(), attempt["response"].as_str()) {
+            (Some(error), _) => quoted_error(error, SAID_CHARS_MAX),
+            (None, Some(response)) => quoted(response, SAID_CHARS_MAX),
+            (None, None) => String::new(),
+        };
         table.line(FIELDS.map(|field| plain(&attempt[field])).into_iter().chain([said]));
     }
     table.text("no attempts")
@@ -149,7 +152,7 @@ mod tests {
             ]
         );
         assert_eq!(lines[2][..7], ["2026-11-15T12:00:00Z", "7", "1", "dns", "-", "1.0", "-"]);
-        assert_eq!(lines[2][7].chars().count(), SAID_CHARS_MAX + 3);
+        assert_eq!(lines[2][7].len(), SAID_CHARS_MAX + 2);
         assert_eq!(table(&[]), "no attempts\n");
     }
 }

@@ -1,12 +1,14 @@
 //! `postrider lane`: which lanes are stuck, and what to do with one of them.
 
+use std::cell::RefCell;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::client::{At, Client, Ours, query};
 use super::table::{Table, plain};
 use super::topic::LIST_MAX;
-use super::{Failure, print, print_json};
+use super::{Failure, note, obstacles, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -129,12 +131,20 @@ fn list(name: &str, how: &How) -> Result<(), Failure> {
     let name = how.at.subscription(name)?;
     let state = if how.all { "" } else { "blocked" };
     let client = Client::new(&how.at)?;
+    let delivery = RefCell::new(Value::Null);
     let lanes = client.pages("lanes", LIST_MAX, |client, _, token| {
         let query = query(&[("state", state), ("pageToken", token)]);
-        client.get_ours("lanes", Ours::Of(&name), &format!("{}/lanes{query}", name.path()))
+        let path = format!("{}/lanes{query}", name.path());
+        let page = client.get_ours("lanes", Ours::Of(&name), &path)?;
+        page["delivery"].clone_into(&mut delivery.borrow_mut());
+        Ok(page)
     })?;
+    let delivery = delivery.into_inner();
     if how.at.json {
-        return print_json(&json!({ "lanes": lanes }));
+        return print_json(&json!({ "lanes": lanes, "delivery": delivery }));
+    }
+    if let Some(lines) = obstacles::lines(&delivery) {
+        note(&lines);
     }
     print(&table(&lanes, how.all))
 }

@@ -4,6 +4,7 @@ mod alerts;
 mod attempts;
 mod backup;
 mod client;
+mod clock;
 mod completions;
 mod config;
 mod dead_letter;
@@ -15,6 +16,7 @@ mod live;
 mod materialize;
 mod messages;
 mod names;
+mod obstacles;
 mod progress_bar;
 mod publish;
 mod pull;
@@ -128,6 +130,9 @@ enum Command {
     /// Have the server copy its store while it goes on.
     #[command(after_help = help(backup::EXAMPLES))]
     Backup(backup::Arguments),
+    /// Show whether the server believes its clock; confirm that it is right.
+    #[command(after_help = help(clock::EXAMPLES))]
+    Clock(clock::Arguments),
     /// Check every checksum of a data folder that no server is using; change nothing.
     #[command(after_help = help(verify::EXAMPLES))]
     Verify(verify::Arguments),
@@ -291,6 +296,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Materialize(arguments) => materialize::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Clock(arguments) => clock::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Config(Config::Show { default, json, settings }) => {
             config::show(default, json, settings)

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use order::{Chain, Order, Verdict};
+use order::{Chain, Order, Piece, Verdict};
 use signature::Check;
 
 use super::endpoint::{Answer, Arrived, serve};
@@ -151,12 +151,8 @@ impl Desk {
         tally.requests += 1;
         let signature = self.check_signature(arrived);
         let messages = Message::all(arrived);
-        let chain = chain(&arrived.headers);
-        let ids: Vec<u64> = messages.iter().filter_map(|message| message.id).collect();
-        let verdict = match chain {
-            Some(chain) => tally.order.arrived(&chain, &ids, status.is_success()),
-            None => Verdict::Free,
-        };
+        let pieces = pieces(&arrived.headers, &messages);
+        let verdict = tally.order.all_arrived(&pieces, status.is_success());
         tally.bad_signatures += u64::from(signature.is_bad());
         tally.bad_order += u64::from(matches!(verdict, Verdict::Broken(_)));
         let shown = Shown { arrived, status, signature, verdict, messages };
@@ -200,11 +196,31 @@ fn chain(headers: &HeaderMap) -> Option<Chain> {
     })
 }
 
+/// The pieces of lanes that a request is: one, or one of each lane where its messages say so.
+fn pieces(headers: &HeaderMap, messages: &[Message]) -> Vec<Piece> {
+    let links = messages.iter().filter_map(|message| message.link);
+    let mut pieces: Vec<Piece> = Vec::new();
+    for link in links {
+        let before = |piece: &&mut Piece| piece.ids.last().copied() == link.previous;
+        match pieces.iter_mut().find(before) {
+            Some(piece) => piece.ids.push(link.sequence),
+            None => pieces.push(Piece { chain: link, ids: vec![link.sequence] }),
+        }
+    }
+    if pieces.is_empty() {
+        let ids = messages.iter().filter_map(|message| message.id).collect();
+        pieces.extend(chain(headers).map(|chain| Piece { chain, ids }));
+    }
+    pieces
+}
+
 /// One message of a request.
 struct Message {
     /// `None` where the request is no envelope and its headers do not tell.
     id: Option<u64>,
     attempt: Option<u64>,
+    /// Where it stands, if the request has messages of several lanes.
+    link: Option<Chain>,
     /// As Google's JSON has it, or made up from a body that is the data alone.
     json: Value,
 }
@@ -224,7 +240,10 @@ impl Message {
     fn of_envelope(envelope: &Value) -> Self {
         let json = envelope["message"].clone();
         let id = json["messageId"].as_str().and_then(|id| id.parse().ok());
-        Self { id, attempt: envelope["deliveryAttempt"].as_u64(), json }
+        let number = |name: &str| envelope["postrider"][name].as_str()?.parse().ok();
+        let previous = number("previousSequence");
+        let link = number("sequence").map(|sequence| Chain { sequence, previous, epoch: None });
+        Self { id, attempt: envelope["deliveryAttempt"].as_u64(), link, json }
     }
 
     fn bare(arrived: &Arrived) -> Self {
@@ -233,7 +252,7 @@ impl Message {
         let mut json = json!({"data": messages::encoded(&arrived.body)});
         json["messageId"] = id.unwrap_or_default().into();
         json["publishTime"] = header("x-goog-pubsub-publish-time").unwrap_or_default().into();
-        Self { id: id.and_then(|id| id.parse().ok()), attempt: None, json }
+        Self { id: id.and_then(|id| id.parse().ok()), attempt: None, link: None, json }
     }
 }
 
@@ -323,6 +342,27 @@ mod tests {
         let found = Message::all(&arrived(&[("x-goog-pubsub-message-id", "9")], "raw"));
         assert_eq!((found[0].id, messages::data(&found[0].json)), (Some(9), b"raw".to_vec()));
         assert_eq!(Message::all(&arrived(&[], "[1]"))[0].id, None);
+    }
+
+    #[test]
+    fn a_batch_of_several_lanes_is_a_piece_of_each() {
+        let envelope = |id: u64, previous: Option<u64>| {
+            let previous = previous.map(|previous| previous.to_string());
+            let link = json!({"sequence": id.to_string(), "previousSequence": previous});
+            json!({"message": {"messageId": id.to_string()}, "postrider": link})
+        };
+        let body = json!([
+            envelope(5, Some(1)),
+            envelope(6, None),
+            {"message": {"messageId": "7"}},
+            envelope(8, Some(5)),
+            envelope(9, Some(6)),
+        ]);
+        let arrived = arrived(&[("postrider-sequence", "5")], &body.to_string());
+        let found = pieces(&arrived.headers, &Message::all(&arrived));
+        let ids: Vec<_> =
+            found.iter().map(|piece| (piece.chain.previous, &piece.ids[..])).collect();
+        assert_eq!(ids, [(Some(1), &[5, 8][..]), (None, &[6, 9])]);
     }
 
     #[test]

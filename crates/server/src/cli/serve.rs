@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Failure, Settings, print};
 use crate::config::{self, Config, Loaded};
+use crate::descriptors;
 use crate::logging;
 use crate::server::{Server, Started};
 
@@ -31,35 +31,11 @@ pub(super) fn run(settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
-    raise_file_limit(loaded.config.limits.connections_max);
+    descriptors::raise_limit();
     let ended = runtime.block_on(serve(&loaded));
     // What still runs has been told to end and holds nothing that must be kept.
     runtime.shutdown_background();
     ended
-}
-
-/// Files the server may need besides one per connection.
-const FILES_BESIDES: u64 = 256;
-
-/// Lets this process open as many files as the system permits: the usual 1,024 are fewer than the
-/// connections that may be open.
-fn raise_file_limit(connections_max: usize) {
-    let needed = connections_max as u64 + FILES_BESIDES;
-    let limit = getrlimit(Resource::Nofile);
-    let (Some(current), maximum) = (limit.current, limit.maximum) else { return };
-    if current >= needed {
-        return;
-    }
-    let wanted = maximum.map_or(needed, |maximum| maximum.min(needed));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-    if raised.is_err() || wanted < needed {
-        let allowed = if raised.is_ok() { wanted } else { current };
-        tracing::warn!(
-            allowed,
-            needed,
-            "fewer files may be open than limits.connections_max needs"
-        );
-    }
 }
 
 async fn serve(loaded: &Loaded) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Tables and lists of facts for people.
 
+use domain::text::shortened;
 use serde_json::Value;
 
 /// Lines of cells under headings, each column as wide as its longest cell.
@@ -66,6 +67,11 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
+/// An error, quoted: one that is too long loses its middle, since its end says what to do.
+pub(super) fn quoted_error(text: &str, bytes_max: usize) -> String {
+    quoted(&shortened(text, bytes_max), bytes_max)
+}
+
 /// Text that may hold anything: quoted, and cut off behind so many characters.
 pub(super) fn quoted(text: &str, chars_max: usize) -> String {
     let shown: String = text.chars().take(chars_max).collect();
@@ -95,5 +101,6 @@ mod tests {
         assert_eq!(plain(&value), "a=x, b=1, two, c=");
         assert_eq!(quoted("line\nbreak", 120), r#""line\nbreak""#);
         assert_eq!(quoted("long", 2), "\"lo\"…");
+        assert_eq!(quoted_error("what is wrong: what to do", 13), "\"what …to do\"");
     }
 }

@@ -7,7 +7,7 @@ use super::client::{At, Client, Ours, query};
 use super::names::Name;
 use super::table::plain;
 use super::values::time;
-use super::{Failure, messages, note, print, print_bytes, print_json};
+use super::{Failure, messages, note, obstacles, print, print_bytes, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -17,8 +17,8 @@ Examples:
   postrider tail --subscription billing              what billing has not settled yet
   postrider tail orders --from 1794750000000000 --max 1 --json
 
-It leases nothing, counts no attempt and moves no cursor. With --json it prints {\"messages\": […]};
-with --follow as well, one message on each line.";
+It leases nothing, counts no attempt and moves no cursor. With --json it prints {\"messages\": […]},
+of a subscription with what keeps it from delivering; with --follow one message on each line.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -142,10 +142,12 @@ impl Tail<'_> {
 
     fn some(&self, mut place: Place, max: usize) -> Result<(), Failure> {
         let mut found: Vec<Value> = Vec::new();
+        let mut delivery = Value::Null;
         while found.len() < max {
             let page = self.page(&place, max - found.len(), "")?;
             let before = place.clone();
             place.behind(&page);
+            page["delivery"].clone_into(&mut delivery);
             found.extend(page["messages"].as_array().cloned().unwrap_or_default());
             if place.token.is_empty() || place == before {
                 break;
@@ -153,10 +155,17 @@ impl Tail<'_> {
         }
         found.truncate(max);
         if self.arguments.at.json {
-            return print_json(&json!({ "messages": found }));
+            let mut shown = json!({ "messages": found });
+            if !delivery.is_null() {
+                shown["delivery"] = delivery;
+            }
+            return print_json(&shown);
         }
         if found.is_empty() {
             note("no messages");
+        }
+        if let Some(lines) = obstacles::lines(&delivery) {
+            note(&lines);
         }
         self.show(&found)
     }
@@ -193,6 +202,9 @@ fn line(found: &Value) -> String {
     let mut more = plain(&found["state"]);
     if let Some(attempt) = found["attempt"].as_u64().filter(|attempt| *attempt > 0) {
         more.push_str(&format!(" (attempt {attempt})"));
+    }
+    if let Some(at) = found["nextAttemptAt"].as_str() {
+        more.push_str(&format!(" until {at}"));
     }
     messages::line(&found["message"], more.trim_start())
 }
@@ -245,5 +257,9 @@ mod tests {
         assert_eq!(line(&json!({"offset": "1", "message": message})), "1  t  x\n");
         let leased = json!({"message": message, "state": "leased", "attempt": 2});
         assert_eq!(line(&leased), "1  t  leased (attempt 2)  x\n");
+        let waiting = json!({
+            "message": message, "state": "backing off", "attempt": 2, "nextAttemptAt": "t2",
+        });
+        assert_eq!(line(&waiting), "1  t  backing off (attempt 2) until t2  x\n");
     }
 }

@@ -10,7 +10,7 @@ use super::client::{At, Client, Ours};
 use super::names::path;
 use super::table::{Table, plain};
 use super::values::duration;
-use super::{Failure, print, print_json};
+use super::{Failure, obstacles, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -133,7 +133,7 @@ fn sort(subscriptions: &mut [Value], sort: Sort) {
     });
 }
 
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 13] = [
     "SUBSCRIPTION",
     "BACKLOG",
     "BYTES",
@@ -145,6 +145,8 @@ const HEADINGS: [&str; 11] = [
     "DEAD",
     "DROPPED",
     "BLOCKED S",
+    "LANES",
+    "WAITS FOR",
 ];
 
 fn screen(view: &Value, is_live: bool) -> String {
@@ -163,7 +165,9 @@ fn screen(view: &Value, is_live: bool) -> String {
             format!("{failed:.1}"),
             plain(&one["deadLetters"]),
             plain(&one["dropped"]),
-            plain(&one["fifo"]["blockedSeconds"]),
+            plain(&one["laneBlockedSeconds"]),
+            lanes(&one["delivery"]["lanes"]),
+            obstacles::brief(&one["delivery"]),
         ]);
     }
     let mut topics = Table::new(&["TOPIC", "PUBLISHED", "PUBLISHED/S"]);
@@ -174,6 +178,15 @@ fn screen(view: &Value, is_live: bool) -> String {
     let clear = if is_live { "\x1b[H\x1b[J" } else { "" };
     let tables = [table.text("no subscriptions"), topics.text("no topics")].join("\n");
     format!("{clear}{}\n\n{tables}", plain(&view["time"]))
+}
+
+/// How many lanes stand still, and how many of these wait for an operator.
+fn lanes(lanes: &Value) -> String {
+    match (lanes["blocked"].as_u64(), lanes["halted"].as_u64()) {
+        (None | Some(0), _) => String::new(),
+        (Some(blocked), None | Some(0)) => format!("{blocked} blocked"),
+        (Some(blocked), Some(halted)) => format!("{blocked} blocked, {halted} halted"),
+    }
 }
 
 fn id(one: &Value) -> String {
@@ -204,7 +217,8 @@ mod tests {
                  "oldestUnackedSeconds": 9.0},
                 {"name": "projects/p/subscriptions/b", "backlogMessages": backlog,
                  "deliveries": deliveries, "nacks": deliveries / 2, "deadLetters": 2,
-                 "fifo": {"blockedSeconds": 7}},
+                 "laneBlockedSeconds": 7,
+                 "delivery": {"paused": false, "lanes": {"blocked": 3, "halted": 2}}},
             ],
             "topics": [{"name": "projects/p/topics/t", "messages": deliveries}],
         })
@@ -240,8 +254,11 @@ mod tests {
         let view = view(&arguments(&[]), &figures(1, 3), &figures(1, 4), 1.0);
         let text = screen(&view, false);
         assert!(text.starts_with("t\n\nSUBSCRIPTION"), "{text}");
-        let cells: Vec<&str> = text.lines().nth(3).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["b", "4", "-", "-", "-", "0.0", "0.0", "0.0", "2", "-", "7"]);
+        let cells: Vec<&str> = text.lines().nth(3).unwrap().split("  ").map(str::trim).collect();
+        let cells: Vec<&str> = cells.into_iter().filter(|cell| !cell.is_empty()).collect();
+        let stuck = ["7", "3 blocked, 2 halted", "operator, 2 halted"];
+        assert_eq!(cells[..10], ["b", "4", "-", "-", "-", "0.0", "0.0", "0.0", "2", "-"]);
+        assert_eq!(cells[10..], stuck);
         assert!(screen(&view, true).starts_with("\x1b[H"));
     }
 }

@@ -1,9 +1,11 @@
 //! The program's settings: read from their sources, typed, checked once.
 
 mod alerts;
+pub(crate) mod fuzzing;
 mod live;
 mod push;
 mod resources;
+mod server;
 mod sources;
 mod units;
 
@@ -17,8 +19,11 @@ use serde::de::{Deserializer, Error as _};
 pub use alerts::Alerts;
 pub use live::{Live, Quota};
 pub use push::{PrivateNetworks, Push};
+pub use server::Server;
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
 pub(crate) use units::parse_duration;
+
+use crate::net::Pace;
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +85,8 @@ pub struct Config {
     /// How long calls under way may take to end when the server stops.
     #[serde(deserialize_with = "units::duration")]
     pub shutdown_grace: Duration,
+    /// How it is reached.
+    pub server: Server,
     /// How messages are kept.
     pub storage: Storage,
     /// What becomes of messages whose attempts are exhausted.
@@ -206,6 +213,17 @@ pub struct Limits {
     /// Until HTTP/1 headers must be complete.
     #[serde(deserialize_with = "units::duration")]
     pub header_timeout: Duration,
+    /// Calls and streams, all together.
+    pub calls_max: usize,
+    /// Bodies of requests and what is built of them, all together.
+    #[serde(deserialize_with = "units::bytes")]
+    pub body_memory: u64,
+    /// The same for one connection.
+    #[serde(deserialize_with = "units::bytes")]
+    pub body_memory_per_connection: u64,
+    /// Until a body must have come, whole.
+    #[serde(deserialize_with = "units::duration")]
+    pub body_deadline: Duration,
     /// The longest pause within a body.
     #[serde(deserialize_with = "units::duration")]
     pub body_timeout: Duration,
@@ -385,13 +403,23 @@ impl Metrics {
 }
 
 impl Limits {
+    /// How bodies must come.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace { pause_max: self.body_timeout, total_max: self.body_deadline }
+    }
+
     fn check(&self) -> Checked {
         positive("limits.connections_max", self.connections_max as u64)?;
         let per_address = self.connections_per_address_max as u64;
         positive("limits.connections_per_address_max", per_address)?;
         let streams = u64::from(self.streams_per_connection_max);
         positive("limits.streams_per_connection_max", streams)?;
+        positive("limits.calls_max", self.calls_max as u64)?;
+        bytes_at_least("limits.body_memory", self.body_memory, BODY_MEMORY_MIN)?;
+        let per_connection = self.body_memory_per_connection;
+        bytes_at_least("limits.body_memory_per_connection", per_connection, BODY_MEMORY_MIN)?;
         for (key, time) in [
+            ("limits.body_deadline", self.body_deadline),
             ("limits.first_byte_timeout", self.first_byte_timeout),
             ("limits.header_timeout", self.header_timeout),
             ("limits.body_timeout", self.body_timeout),
@@ -403,6 +431,9 @@ impl Limits {
         at_most("limits.pull_wait", self.pull_wait, Duration::from_secs(600))
     }
 }
+
+/// The largest request, and what is built of it.
+const BODY_MEMORY_MIN: u64 = 32 * MIB;
 
 /// The key at fault and what is wrong with it.
 type Checked = Result<(), (&'static str, String)>;

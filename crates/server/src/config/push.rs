@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use broker::{PushOptions, RetryDefault, Success};
 use domain::limits::{PUSH_TIMEOUT_MAX, PUSH_TIMEOUT_MIN};
+use domain::push::{Accounts, Pattern};
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -36,6 +37,9 @@ pub struct Push {
     /// What may be reached in any case.
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
+    /// Whose tokens pushes may carry; none = anybody's on a loopback address, else nobody's.
+    #[serde(deserialize_with = "accounts")]
+    pub oidc_accounts: Vec<Pattern>,
     /// Further roots to trust; empty = none.
     pub ca_file: PathBuf,
     /// How long a connection may take to be made.
@@ -88,6 +92,11 @@ impl Push {
                 PrivateNetworks::Refuse => false,
             },
             allow: self.allow.clone(),
+            oidc_accounts: match self.oidc_accounts.is_empty() && listen.ip().is_loopback() {
+                true => Accounts::Any,
+                false => Accounts::Listed(self.oidc_accounts.clone()),
+            },
+            own: Some(listen),
             ca_file: Some(self.ca_file.clone()).filter(|file| !file.as_os_str().is_empty()),
             connect_timeout: self.connect_timeout,
             connects_max: self.connects_max,
@@ -119,6 +128,13 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
     texts.iter().map(|text| network(text).map_err(D::Error::custom)).collect()
 }
 
+/// Accounts such as `pusher@shop.example.com`, and patterns with `*`.
+fn accounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pattern>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let parse = |text: &String| Pattern::parse(text).map_err(|bad| D::Error::custom(bad.problem));
+    texts.iter().map(parse).collect()
+}
+
 fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     network.ok_or_else(|| {
@@ -145,7 +161,9 @@ mod tests {
     fn the_built_in_settings_are_the_defaults() {
         let push = read("").unwrap();
         assert_eq!(push.check(), Ok(()));
-        assert_eq!(options("", "127.0.0.1:8085"), PushOptions::default());
+        let own = Some("127.0.0.1:8085".parse().unwrap());
+        let expected = PushOptions { own, ..PushOptions::default() };
+        assert_eq!(options("", "127.0.0.1:8085"), expected);
     }
 
     #[test]
@@ -162,6 +180,25 @@ mod tests {
     }
 
     #[test]
+    fn anybody_is_named_in_tokens_only_where_nobody_else_reaches_the_server() {
+        let check = |lines: &str, listen: &str, account: &str| {
+            options(lines, listen).oidc_accounts.check(account).is_ok()
+        };
+        let listed = "oidc_accounts = [\"*@shop.example.com\"]";
+        for (lines, listen, account, is_allowed) in [
+            ("", "127.0.0.1:1", "a@b.c", true),
+            ("", "[::1]:1", "a@b.c", true),
+            ("", "0.0.0.0:1", "a@b.c", false),
+            (listed, "0.0.0.0:1", "a@b.c", false),
+            (listed, "0.0.0.0:1", "a@shop.example.com", true),
+            (listed, "127.0.0.1:1", "a@b.c", false),
+            ("oidc_accounts = [\"*\"]", "0.0.0.0:1", "a@b.c", true),
+        ] {
+            assert_eq!(check(lines, listen, account), is_allowed, "{lines} {listen} {account}");
+        }
+    }
+
+    #[test]
     fn every_setting_reaches_the_broker() {
         let given = read(
             r#"
@@ -172,6 +209,7 @@ mod tests {
             retry_default = "source"
             attempt_log_bytes_max = "2MiB"
             allow = ["10.0.0.0/8", "192.168.1.5", "::1"]
+            oidc_accounts = ["a@b.c"]
             ca_file = "roots.pem"
             connect_timeout = "1s"
             connects_max = 9
@@ -194,6 +232,8 @@ mod tests {
             connect_timeout: Duration::from_secs(1),
             connects_max: 9,
             connects_per_host_max: 2,
+            oidc_accounts: Accounts::Listed(vec![Pattern::parse("a@b.c").unwrap()]),
+            own: Some("127.0.0.1:1".parse().unwrap()),
             data_dir: Some("data".into()),
         };
         let listen = "127.0.0.1:1".parse().unwrap();
@@ -207,6 +247,7 @@ mod tests {
             "retry_default = \"none\"",
             "allow = [\"10.0.0.0/33\"]",
             "allow = [\"example.com\"]",
+            "oidc_accounts = [\"a b\"]",
             "private_networks = \"perhaps\"",
         ] {
             assert!(read(lines).is_err(), "{lines}");

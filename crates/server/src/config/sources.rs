@@ -116,6 +116,11 @@ impl Merged {
     fn take_file(&mut self, path: &Path) -> Result<(), Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Read { file: path.to_owned(), source })?;
+        self.take_text(path, &text)
+    }
+
+    /// Lays the text of the file `path` over what is there.
+    pub(super) fn take_text(&mut self, path: &Path, text: &str) -> Result<(), Error> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| Error::Syntax {
             file: path.to_owned(),
             problem: error.to_string().trim_end().to_owned(),

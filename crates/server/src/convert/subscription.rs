@@ -174,6 +174,42 @@ pub(super) fn settings_to_wire(settings: &Subscription) -> pubsub::Subscription 
     }
 }
 
+/// Whether `path` names what cannot be changed, and the update gives it as it is.
+pub(crate) fn is_unchanged(
+    path: &str,
+    wanted: &pubsub::Subscription,
+    extras: Option<&Extras>,
+    current: &broker::Subscription,
+) -> bool {
+    let shown = subscription_to_wire(current);
+    let settings = current.settings();
+    match path {
+        "name" => wanted.name == shown.name,
+        "topic" => wanted.topic == shown.topic,
+        "filter" => wanted.filter == shown.filter,
+        "enable_message_ordering" => {
+            wanted.enable_message_ordering == shown.enable_message_ordering
+        }
+        "detached" => wanted.detached == shown.detached,
+        "state" => wanted.state == shown.state,
+        "tags" => wanted.tags == shown.tags,
+        "topic_message_retention_duration" => {
+            wanted.topic_message_retention_duration == shown.topic_message_retention_duration
+        }
+        "analytics_hub_subscription_info" => {
+            wanted.analytics_hub_subscription_info == shown.analytics_hub_subscription_info
+        }
+        "postrider.filter" => {
+            let cel = settings.filter.as_ref().filter(|filter| filter.is_cel()).map(Filter::text);
+            extras.is_some_and(|extras| {
+                extras.filter.as_deref().unwrap_or_default() == cel.unwrap_or_default()
+            })
+        }
+        "postrider.start" => extras.is_some_and(|extras| extras.start == Some(settings.start)),
+        _ => false,
+    }
+}
+
 /// What an update of a subscription changes: the fields that `paths` name. Without `extras` the
 /// call came on a way that cannot give them, so it cannot name them either.
 pub(crate) fn subscription_change(

@@ -32,6 +32,18 @@ pub(crate) fn topic_to_wire(topic: &Topic) -> pubsub::Topic {
     }
 }
 
+/// Whether `path` names what cannot be changed, and the update gives it as it is.
+pub(crate) fn is_topic_unchanged(path: &str, wanted: &pubsub::Topic, current: &Topic) -> bool {
+    let shown = topic_to_wire(current);
+    match path {
+        "name" => wanted.name == shown.name,
+        "state" => wanted.state == shown.state,
+        "tags" => wanted.tags == shown.tags,
+        "satisfies_pzs" => wanted.satisfies_pzs == shown.satisfies_pzs,
+        _ => false,
+    }
+}
+
 /// What an update of a topic changes: the fields that `paths` name.
 pub(crate) fn topic_change(wire: &pubsub::Topic, paths: &[String]) -> Result<Change> {
     let mut change = Change::default();

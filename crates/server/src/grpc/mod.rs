@@ -1,18 +1,16 @@
 //! gRPC: which service a call is for, and what is special about the transport.
 
+mod called;
 mod live;
 mod publisher;
+mod schemas;
 mod streaming_pull;
 mod subscriber;
 mod warnings;
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use domain::limits::REQUEST_BYTES_MAX;
+use domain::limits::{ACK_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX};
 use http::{Request, Response, header};
 use hyper::body::Incoming;
 use tonic::body::Body;
@@ -26,10 +24,13 @@ use wire::live::live_server::LiveServer;
 use wire::pubsub::publisher_server::PublisherServer;
 use wire::pubsub::subscriber_server::SubscriberServer;
 
+use called::Called;
 use warnings::Warnings;
 
 use crate::api::Api;
-use crate::net::Paced;
+use crate::gate::Answer;
+use crate::net::{Charge, Pace, Paced};
+use crate::status::Refusal;
 
 /// What calls of the services of Pub/Sub and of ours are answered with.
 #[derive(Clone)]
@@ -47,18 +48,17 @@ pub(crate) struct Grpc {
     live: LiveServer<Service>,
     /// Health and reflection, which are not called often enough to have a way of their own.
     others: Routes,
-    body_timeout: Duration,
+    api: Api,
+    pace: Pace,
 }
 
 /// The services whose health is reported, besides the server as a whole.
 pub(crate) const SERVICES: [&str; 3] =
     ["google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber", "postrider.live.v1.Live"];
 
-const PUBLISHER: &str = "/google.pubsub.v1.Publisher/";
-const SUBSCRIBER: &str = "/google.pubsub.v1.Subscriber/";
-const LIVE: &str = "/postrider.live.v1.Live/";
-const LIVE_STREAM: &str = "/postrider.live.v1.Live/Stream";
-const STREAMING_PULL: &str = "/google.pubsub.v1.Subscriber/StreamingPull";
+/// Bytes of a call of the Subscriber, at most: ack ids are the longest it takes, and the transport
+/// keeps as much for as long as a stream is open.
+const SUBSCRIBER_BYTES_MAX: usize = 4 * ACK_REQUEST_BYTES_MAX;
 
 /// Whether a request is a gRPC call, whatever it is for.
 pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
@@ -73,47 +73,61 @@ impl Grpc {
     pub(crate) fn new(
         api: Api,
         health: &HealthReporter,
-        body_timeout: Duration,
+        pace: Pace,
     ) -> Result<Self, ReflectionError> {
-        let service = Service { api, first_request_timeout: body_timeout };
+        let service = Service { api: api.clone(), first_request_timeout: pace.pause_max };
         let publisher = PublisherServer::new(service.clone())
             .accept_compressed(CompressionEncoding::Gzip)
             .max_decoding_message_size(REQUEST_BYTES_MAX);
         let live = LiveServer::new(service.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
         let subscriber = SubscriberServer::new(service)
             .accept_compressed(CompressionEncoding::Gzip)
-            .max_decoding_message_size(REQUEST_BYTES_MAX);
+            .max_decoding_message_size(SUBSCRIBER_BYTES_MAX);
         let health = HealthServer::new(HealthService::from_health_reporter(health.clone()));
         let others = Routes::new(health)
             .add_service(describe().build_v1()?)
             .add_service(describe().build_v1alpha()?)
             .prepare();
-        Ok(Self { publisher, subscriber, live, others, body_timeout })
+        Ok(Self { api, publisher, subscriber, live, others, pace })
     }
 
     /// Hands a call to its service. No layers in between: this is the hot path.
-    pub(crate) fn call(&self, request: Request<Incoming>) -> Answer {
+    pub(crate) fn call(&self, request: Request<Incoming>, charge: Charge) -> Answer {
         let path = request.uri().path();
-        if path.starts_with(PUBLISHER) {
-            let request = self.paced(request, Some(self.body_timeout));
-            Answer(self.publisher.clone().call(request))
-        } else if path.starts_with(SUBSCRIBER) {
-            // A stream is silent while its client has nothing to say; pings watch over it.
-            let pause_max = (path != STREAMING_PULL).then_some(self.body_timeout);
-            let request = self.paced(request, pause_max);
-            Answer(self.subscriber.clone().call(request))
-        } else if path.starts_with(LIVE) {
-            let pause_max = (path != LIVE_STREAM).then_some(self.body_timeout);
-            let request = self.paced(request, pause_max);
-            Answer(self.live.clone().call(request))
-        } else {
-            let request = self.paced(request, None);
-            Answer(Box::pin(self.others.clone().call(request)))
+        match Called::find(path) {
+            Called::Publisher => {
+                let request = request.map(|body| Paced::call(body, self.pace));
+                Answer::new(self.publisher.clone().call(request), Some(charge))
+            }
+            Called::Subscriber => {
+                let request = request.map(|body| Paced::call(body, self.pace));
+                Answer::new(self.subscriber.clone().call(request), Some(charge))
+            }
+            Called::StreamingPull => {
+                let request = request.map(|body| Paced::stream(body, charge));
+                Answer::new(self.subscriber.clone().call(request), None)
+            }
+            Called::Live => {
+                let request = request.map(|body| Paced::call(body, self.pace));
+                Answer::new(self.live.clone().call(request), Some(charge))
+            }
+            Called::LiveStream => {
+                let request = request.map(|body| Paced::stream(body, charge));
+                Answer::new(self.live.clone().call(request), None)
+            }
+            Called::ListSchemas => {
+                let request = request.map(|body| Paced::call(body, self.pace));
+                Answer::new(schemas::list(self.api.clone(), request), Some(charge))
+            }
+            Called::Other => {
+                let request = request.map(|body| Paced::stream(body, charge));
+                Answer::new(Box::pin(self.others.clone().call(request)), None)
+            }
+            Called::Missing(service, call) => {
+                let refusal = Refusal::no_such_call(service, call);
+                Answer::ready(Status::from(refusal).into_http())
+            }
         }
-    }
-
-    fn paced(&self, request: Request<Incoming>, pause_max: Option<Duration>) -> Request<Paced> {
-        request.map(|body| Paced::new(body, pause_max))
     }
 }
 
@@ -123,27 +137,20 @@ fn describe() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// The answer to a request, in the making.
-pub(crate) struct Answer(
-    pub(crate) Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>,
-);
-
-impl Future for Answer {
-    type Output = Result<Response<Body>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Ok(response) = ready!(self.0.as_mut().poll(context));
-        Poll::Ready(Ok(Warnings::send(as_google_says(response))))
-    }
+/// What is said about every answer before it is sent.
+pub(crate) fn finish(response: Response<Body>) -> Response<Body> {
+    Warnings::send(as_google_says(response))
 }
 
 /// The transport calls a request that is too long out of range; Google calls it invalid.
 fn as_google_says(response: Response<Body>) -> Response<Body> {
     match response.extensions().get::<Status>() {
-        Some(status) if status.code() == Code::OutOfRange => {
-            let problem = format!("the request is longer than {REQUEST_BYTES_MAX} bytes");
-            Status::invalid_argument(problem).into_http()
-        }
+        Some(status) if status.code() == Code::OutOfRange => too_long(status).into_http(),
         _ => response,
     }
+}
+
+fn too_long(status: &Status) -> Status {
+    let bytes = status.message().rsplit("too large: ").next().unwrap_or_default();
+    Status::invalid_argument(format!("the request is too long: {bytes}"))
 }

@@ -16,7 +16,7 @@ mod settling;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -88,7 +88,9 @@ struct Shared {
     deadline_s: AtomicU64,
     /// What became of acks and deadlines, to be sent. Bounded by the places of `Inbound`.
     confirmations: Mutex<VecDeque<Confirmation>>,
-    /// How the stream ends, once the client has ended or broken it.
+    /// The client has ended its side, or broken it: nothing more is leased to it.
+    is_ending: AtomicBool,
+    /// How the stream ends, once all that the client said is done.
     end: Mutex<Option<std::result::Result<(), Status>>>,
     waker: AtomicWaker,
 }
@@ -97,6 +99,11 @@ impl Shared {
     fn tell(&self, confirmation: Confirmation) {
         self.confirmations.lock().push_back(confirmation);
         self.waker.wake();
+    }
+
+    /// Nothing is leased to the stream any more.
+    fn end_leasing(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
     }
 
     fn end(&self, end: std::result::Result<(), Status>) {
@@ -166,9 +173,9 @@ impl Outbound {
     ) -> Poll<Option<Result<StreamingPullResponse, Status>>> {
         // Registered before looking, so that what is said in between is not missed.
         self.shared.waker.register(context.waker());
-        let is_ending = self.shared.end.lock().is_some();
+        let has_ended = self.shared.end.lock().is_some();
         let confirmation = self.shared.confirmations.lock().pop_front();
-        if is_ending {
+        if has_ended {
             if let Some(last) = self.respond(Vec::new(), confirmation) {
                 return Poll::Ready(Some(Ok(last)));
             }
@@ -180,7 +187,11 @@ impl Outbound {
         if deadline_s != 0 {
             self.consumer.set_ack_deadline(Duration::from_secs(deadline_s));
         }
-        let leases = match self.consumer.poll_lease(context) {
+        let polled = match self.shared.is_ending.load(Ordering::SeqCst) {
+            true => Poll::Pending,
+            false => self.consumer.poll_lease(context),
+        };
+        let leases = match polled {
             Poll::Pending => Vec::new(),
             Poll::Ready(Ok(leases)) => leases,
             Poll::Ready(Err(error)) => {

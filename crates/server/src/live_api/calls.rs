@@ -154,8 +154,7 @@ fn health(inner: &Inner) -> Value {
     let counts = figures.counts;
     json!({
         "status": if is_serving { "healthy" } else { "stopping" },
-        "subscriptions":
-            {"total": counts.total, "active": counts.active, "expired": counts.expired},
+        "subscriptions": show::counts(&counts),
         "indexSize": figures.groups,
         // Every subscription has one deadline.
         "heapSize": counts.total,

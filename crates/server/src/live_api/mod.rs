@@ -12,6 +12,7 @@
 
 mod calls;
 mod fault;
+pub(crate) mod fuzzing;
 mod interest;
 mod paths;
 mod query;
@@ -21,18 +22,19 @@ mod socket;
 mod stream;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::Timestamp;
-use http::header::CONTENT_ENCODING;
+use domain::web::Caller;
+use http::header::CONTENT_TYPE;
 use http::{Request, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::sync::watch;
 use tonic::body::Body;
 
 use crate::api::Api;
-use crate::net::{Paced, Phase};
+use crate::net::{Charge, Pace, Paced, Phase};
 use crate::rest;
 use fault::Fault;
 use paths::Call;
@@ -53,44 +55,55 @@ pub(crate) struct LiveApi(Arc<Inner>);
 
 struct Inner {
     api: Api,
-    body_timeout: Duration,
+    pace: Pace,
     phase: watch::Receiver<Phase>,
     /// When this server started: versions of summaries begin anew then.
     started: Timestamp,
 }
 
 impl LiveApi {
-    pub(crate) fn new(api: Api, body_timeout: Duration, phase: watch::Receiver<Phase>) -> Self {
+    pub(crate) fn new(api: Api, pace: Pace, phase: watch::Receiver<Phase>) -> Self {
         let started = api.now();
-        Self(Arc::new(Inner { api, body_timeout, phase, started }))
+        Self(Arc::new(Inner { api, pace, phase, started }))
     }
 
     /// Answers one request; a refusal is an answer too.
-    pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
-        let answered = self.reply(request).await;
+    pub(crate) async fn answer(self, request: Request<Incoming>, caller: Caller) -> Response<Body> {
+        let answered = self.reply(request, caller).await;
         answered.unwrap_or_else(|fault| fault.response())
     }
 
-    async fn reply(&self, mut request: Request<Incoming>) -> Result<Response<Body>> {
+    async fn reply(
+        &self,
+        mut request: Request<Incoming>,
+        caller: Caller,
+    ) -> Result<Response<Body>> {
         let call = paths::find(request.method().as_str(), request.uri().path())?;
         if let Call::Stream(gateway) = &call {
-            return self.open(gateway, &mut request);
+            return self.open(gateway, &mut request, caller);
         }
         let (head, body) = request.into_parts();
-        if head.headers.contains_key(CONTENT_ENCODING) {
-            return Err(Fault::argument("content-encoding", "compressed bodies are not accepted"));
-        }
-        let body = rest::read(Paced::new(body, Some(self.0.body_timeout))).await?;
-        let body = if body.is_empty() { None } else { Some(wire::json::parse(&body)?) };
+        let text = rest::read_text(&head.headers, Paced::plain(body, self.0.pace)).await?;
+        let body = text.map(|text| wire::json::parse(&text)).transpose()?;
         calls::call(&self.0, call, &head, body).await
     }
 
-    /// Opens a gateway's stream, the way it asks for.
-    fn open(&self, gateway: &str, request: &mut Request<Incoming>) -> Result<Response<Body>> {
+    /// Opens a gateway's stream, the way it asks for. A page elsewhere does not end one that is
+    /// open: any page may name any gateway.
+    fn open(
+        &self,
+        gateway: &str,
+        request: &mut Request<Incoming>,
+        caller: Caller,
+    ) -> Result<Response<Body>> {
         let start = stream::start(request.uri().query(), request.headers())?;
         let key = socket::key(request)?;
         let live = self.0.api.live();
-        let opened = live.open(gateway, &start).map_err(crate::status::Refusal::from)?;
+        let opened = match caller {
+            Caller::Own => live.open(gateway, &start),
+            Caller::Page | Caller::Visit => live.open_if_free(gateway, &start),
+        };
+        let opened = opened.map_err(crate::status::Refusal::from)?;
         Ok(match key {
             None => stream::events(opened),
             Some(key) => {
@@ -99,6 +112,34 @@ impl LiveApi {
             }
         })
     }
+}
+
+/// How many live subscriptions there are: `total`, `active` and `expired`.
+pub(crate) fn counts(api: &Api) -> Value {
+    show::counts(&api.live().figures(0).counts)
+}
+
+/// A stream of events takes its place for as long as it is open, others until they are answered.
+pub(crate) fn keep_while_open(
+    response: Response<Body>,
+    charge: &mut Option<Charge>,
+) -> Response<Body> {
+    if charge.is_none() || response.headers().get(CONTENT_TYPE) != Some(&stream::EVENTS) {
+        return response;
+    }
+    let charge = charge.take();
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            // Dropped with the body.
+            let _held = &charge;
+            frame
+        }))
+    })
+}
+
+/// A refusal in the words of these paths.
+pub(crate) fn refused(refusal: crate::status::Refusal) -> Response<Body> {
+    Fault::from(refusal).response()
 }
 
 /// A body is not expected; nothing and an empty object are fine.

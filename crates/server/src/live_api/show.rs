@@ -2,10 +2,16 @@
 
 use broker::{LiveEvent, LiveFrame, LiveIds, LiveMatch, LiveRegistered, LiveView, Lost};
 use domain::filter::Clause;
+use domain::live::Counts;
 use domain::{Filter, Offset, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::rest::show_time;
+
+/// How many there are, in the words of the design that live subscriptions come from.
+pub(super) fn counts(counts: &Counts) -> Value {
+    json!({"total": counts.total, "active": counts.active, "expired": counts.expired})
+}
 
 /// A registration that was accepted.
 pub(super) fn registered(id: &str, answer: &LiveRegistered, warning: Option<&str>) -> Value {

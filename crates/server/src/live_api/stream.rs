@@ -19,6 +19,9 @@ use super::{Result, show};
 /// What a browser sends when it connects again.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// What a stream of events is.
+pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
 /// Where the stream shall begin. `Last-Event-ID` knows better than the address, which is the same
 /// each time a client connects again.
 pub(super) fn start(query: Option<&str>, headers: &HeaderMap) -> Result<LiveStart> {
@@ -57,7 +60,7 @@ pub(super) fn events(stream: LiveStream) -> Response<Body> {
     });
     let mut response = Response::new(Body::new(StreamBody::new(writes)));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CONTENT_TYPE, EVENTS);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Proxies that gather answers would keep frames back.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

@@ -216,6 +216,8 @@ impl Metrics {
             gauge(out, &table::MEMORY, bytes);
         }
         gauge(out, &table::OPEN_STREAMS, self.open_streams.load(Ordering::Relaxed));
+        let jump = self.broker.clock().clock.suspended;
+        gauge(out, &table::CLOCK_AHEAD, jump.map_or(0, |jump| jump.ahead.as_secs()));
     }
 
     fn write_start(&self, out: &mut Writer) {

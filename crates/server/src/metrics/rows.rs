@@ -28,7 +28,7 @@ const BUCKETS: usize = LATENCY_SUM + 1;
 type Shown = fn(&Row) -> Option<Value>;
 
 /// The gauges of a row, and what each shows.
-pub(super) static GAUGES: [(&Metric, Shown); 9] = [
+pub(super) static GAUGES: [(&Metric, Shown); 15] = [
     (&table::BACKLOG_MESSAGES, |row| Some(Value::Count(row.backlog_messages))),
     (&table::BACKLOG_BYTES, |row| Some(Value::Count(row.backlog_bytes))),
     (&table::OLDEST_UNACKED_AGE, |row| row.oldest_unacked_age.map(seconds)),
@@ -40,6 +40,12 @@ pub(super) static GAUGES: [(&Metric, Shown); 9] = [
     (&table::FIFO_ATTEMPTS, |row| {
         row.fifo.map(|fifo| Value::Count(fifo.current_retry_count.into()))
     }),
+    (&table::LANES_BLOCKED, |row| row.lanes.map(|lanes| Value::Count(lanes.blocked))),
+    (&table::LANES_HALTED, |row| row.lanes.map(|lanes| Value::Count(lanes.halted))),
+    (&table::LANE_BLOCKED, |row| row.lanes?.blocked_for.map(seconds)),
+    (&table::PAUSED, |row| Some(Value::Count(row.paused))),
+    (&table::ENDPOINT_LEFT_ALONE, |row| row.left_alone.map(Value::Count)),
+    (&table::BACKING_OFF, |row| Some(Value::Count(row.backing_off))),
 ];
 
 fn seconds(time: Duration) -> Value {
@@ -64,6 +70,37 @@ pub(super) struct Row {
     dead_letters_waiting: u64,
     push_window: Option<u32>,
     fifo: Option<FifoFigures>,
+    lanes: Option<LaneFigures>,
+    paused: u64,
+    /// `None` = nothing is pushed.
+    left_alone: Option<u64>,
+    backing_off: u64,
+}
+
+/// Of a subscription whose messages go in lanes.
+#[derive(Clone, Copy, Debug, Default)]
+struct LaneFigures {
+    blocked: u64,
+    halted: u64,
+    /// `None` of a FIFO subscription, which has a metric of its own.
+    blocked_for: Option<Duration>,
+}
+
+impl LaneFigures {
+    fn of(figures: &SubscriptionFigures) -> Option<Self> {
+        let waits = &figures.obstacles.waits;
+        figures.has_lanes.then(|| Self {
+            blocked: waits.lanes_blocked as u64,
+            halted: waits.lanes_halted as u64,
+            blocked_for: (!figures.is_fifo).then(|| figures.lane_blocked_for.unwrap_or_default()),
+        })
+    }
+
+    fn take_in(&mut self, other: Self) {
+        self.blocked += other.blocked;
+        self.halted += other.halted;
+        self.blocked_for = self.blocked_for.max(other.blocked_for);
+    }
 }
 
 impl Row {
@@ -80,6 +117,10 @@ impl Row {
             dead_letters_waiting: figures.dead_letters_waiting,
             push_window: figures.push_window,
             fifo: figures.fifo,
+            lanes: LaneFigures::of(figures),
+            paused: figures.obstacles.is_paused.into(),
+            left_alone: figures.is_push.then_some(figures.obstacles.left_alone.is_some().into()),
+            backing_off: figures.obstacles.waits.backing_off as u64,
         }
     }
 
@@ -99,6 +140,14 @@ impl Row {
             (Some(one), Some(another)) => Some(one.saturating_add(another)),
             (one, another) => one.or(another),
         };
+        self.paused += other.paused;
+        self.backing_off += other.backing_off;
+        if let Some(left_alone) = other.left_alone {
+            *self.left_alone.get_or_insert_default() += left_alone;
+        }
+        if let Some(lanes) = other.lanes {
+            self.lanes.get_or_insert_default().take_in(lanes);
+        }
         if let Some(fifo) = other.fifo {
             let sum = self.fifo.get_or_insert_default();
             sum.queue_depth += fifo.queue_depth;

@@ -108,6 +108,18 @@ metrics! {
         "For how long the message in front of a FIFO subscription has failed; 0 if it has not.";
     FIFO_ATTEMPTS = Gauge, "fifo_subscription_current_retry_count", "", FIFO,
         "How often the message in front of a FIFO subscription has failed.";
+    LANES_BLOCKED = Gauge, "postrider_lanes_blocked", "", SUBSCRIPTION,
+        "Lanes that wait for something other than consumers, halted ones included.";
+    LANES_HALTED = Gauge, "postrider_lanes_halted", "", SUBSCRIPTION,
+        "Lanes that wait for an operator: release or skip the message that stops them.";
+    LANE_BLOCKED = Gauge, "postrider_lane_blocked_seconds", "seconds", SUBSCRIPTION,
+        "For how long the worst lane of a key has failed; 0 if none does.";
+    PAUSED = Gauge, "postrider_paused", "", SUBSCRIPTION,
+        "1 while the subscription is paused, else 0.";
+    ENDPOINT_LEFT_ALONE = Gauge, "postrider_endpoint_left_alone", "", SUBSCRIPTION,
+        "1 while the endpoint is sent nothing, or one request that tries; else 0.";
+    BACKING_OFF = Gauge, "postrider_backing_off", "", SUBSCRIPTION,
+        "Messages, or lanes of them, that wait for a backoff to end.";
     ALERTS = Gauge, "postrider_alerts", "", ALERT,
         "Subscriptions with which something is wrong, by rule, severity and state.";
     PUBLISHED_MESSAGES = Counter, "postrider_published_messages", "", TOPIC,
@@ -164,6 +176,8 @@ metrics! {
         "Memory of the process that is in use.";
     OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER,
         "StreamingPull calls that are open.";
+    CLOCK_AHEAD = Gauge, "postrider_clock_ahead_seconds", "seconds", SERVER,
+        "How far the clock is ahead while retention and expiry are suspended for it; 0 = not.";
     TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are, without the server's own.";
     SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions there are.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,39 +15,21 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::futures::TaskLocalFuture;
 
 use super::admission::Place;
+use super::budget::Share;
 use super::stream::{Version, detect};
 use super::{Open, Phase};
 use crate::config::Limits;
 
 /// What answers requests. Every connection gets a clone.
-pub(crate) trait Front:
-    Service<
-        Request<Incoming>,
-        Response = Response<tonic::body::Body>,
-        Error = Infallible,
-        Future: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send + 'static,
-    > + Clone
-    + Send
-    + Sync
-    + 'static
-{
-}
+pub(crate) trait Front: Clone + Send + Sync + 'static {
+    /// The answer in the making.
+    type Answer: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send + 'static;
 
-impl<F> Front for F where
-    F: Service<
-            Request<Incoming>,
-            Response = Response<tonic::body::Body>,
-            Error = Infallible,
-            Future: Future<Output = Result<Response<tonic::body::Body>, Infallible>>
-                        + Send
-                        + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static
-{
+    /// Answers a request, which takes its memory from `share`.
+    fn answer(&self, request: Request<Incoming>, share: &Arc<Share>) -> Self::Answer;
 }
 
 /// A connection's place among those open. It is kept until the last clone is gone.
@@ -61,23 +44,40 @@ impl Held {
     }
 }
 
-/// Hands the place on to what a connection may be upgraded to, which outlives it.
+/// What a connection's requests are given to. Its place is handed on to what it may be upgraded to,
+/// which outlives it.
 #[derive(Clone)]
-struct Holding<F> {
+struct Served<F> {
     front: F,
     held: Held,
+    share: Arc<Share>,
 }
 
-impl<F: Front> Service<Request<Incoming>> for Holding<F> {
-    type Response = F::Response;
+impl<F: Front> Service<Request<Incoming>> for Served<F> {
+    type Response = Response<tonic::body::Body>;
     type Error = Infallible;
-    type Future = F::Future;
+    type Future = F::Answer;
 
-    fn call(&self, mut request: Request<Incoming>) -> F::Future {
+    fn call(&self, mut request: Request<Incoming>) -> F::Answer {
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(self.held.clone());
         }
-        self.front.call(request)
+        self.front.answer(request, &self.share)
+    }
+}
+
+/// Says who asks, to whoever keeps the record of acts.
+#[derive(Clone)]
+pub(super) struct Asked<F> {
+    pub(super) front: F,
+    pub(super) peer: SocketAddr,
+}
+
+impl<F: Front> Front for Asked<F> {
+    type Answer = TaskLocalFuture<Option<SocketAddr>, F::Answer>;
+
+    fn answer(&self, request: Request<Incoming>, share: &Arc<Share>) -> Self::Answer {
+        broker::asked_by(Some(self.peer), self.front.answer(request, share))
     }
 }
 
@@ -134,6 +134,7 @@ pub(super) async fn run<F: Front>(
     front: F,
     settings: &Settings,
     held: Held,
+    share: Arc<Share>,
     phase: watch::Receiver<Phase>,
 ) {
     // Answers are written whole, so waiting for more to send only costs time. A socket that
@@ -148,14 +149,15 @@ pub(super) async fn run<F: Front>(
         return;
     };
     let io = TokioIo::new(stream);
+    let served = Served { front, held, share };
     match version {
         Version::Http1 => {
-            let connection = settings.http1.serve_connection(io, Holding { front, held });
+            let connection = settings.http1.serve_connection(io, served);
             let connection = connection.with_upgrades();
             drive(connection, |connection| connection.graceful_shutdown(), phase).await;
         }
         Version::Http2 => {
-            let connection = settings.http2.serve_connection(io, front);
+            let connection = settings.http2.serve_connection(io, served);
             drive(connection, |connection| connection.graceful_shutdown(), phase).await;
         }
     }

@@ -5,7 +5,9 @@
 
 mod admission;
 mod body;
+mod budget;
 mod connection;
+mod framing;
 mod stream;
 
 use std::sync::Arc;
@@ -18,7 +20,9 @@ use crate::config::Limits;
 
 use admission::Admission;
 pub(crate) use admission::Connections;
-pub(crate) use body::{Paced, Stalled};
+pub(crate) use body::{Broken, Pace, Paced};
+pub(crate) use budget::{Budget, Charge, Exhausted, Share};
+use connection::Asked;
 pub(crate) use connection::{Front, Held};
 
 /// How far the server is on its way to the end.
@@ -50,6 +54,7 @@ pub(crate) async fn serve<F: Front>(
 ) {
     let admission = Arc::new(Admission::new(&limits, connections));
     let settings = Arc::new(connection::Settings::new(&limits));
+    let budget = Budget::new(&limits);
     // Every connection holds a sender, so the channel closes with the last of them.
     let (open, mut all_closed): (Open, _) = mpsc::channel(1);
     let mut is_failing = false;
@@ -60,29 +65,46 @@ pub(crate) async fn serve<F: Front>(
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
+            // That client is gone, and the next one may be there.
+            Err(error) if is_about_one_client(&error) => continue,
             Err(error) => {
                 // Said once, not with every try.
                 if !std::mem::replace(&mut is_failing, true) {
-                    tracing::warn!(%error, "cannot accept connections");
+                    tracing::warn!(%error, "cannot accept connections; they wait");
                 }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tokio::select! {
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                    _ = phase.changed() => {}
+                }
                 continue;
             }
         };
-        is_failing = false;
+        if std::mem::take(&mut is_failing) {
+            tracing::info!("connections are accepted again");
+        }
         let Some(place) = admission.admit(peer.ip()) else {
             tracing::debug!(%peer, "connection refused: too many are open");
             continue;
         };
         let (front, settings) = (front.clone(), Arc::clone(&settings));
-        let (phase, open) = (phase.clone(), open.clone());
+        let (phase, open, share) = (phase.clone(), open.clone(), budget.share());
         broker::spawn::named("connection", async move {
             let held = Held::new(place, open);
-            connection::run(stream, front, &settings, held.clone(), phase).await;
+            let front = Asked { front, peer };
+            connection::run(stream, front, &settings, held.clone(), share, phase).await;
             drop(held);
         });
     }
     drop((listener, open));
     let none = all_closed.recv().await;
     debug_assert!(none.is_none());
+}
+
+/// Whether accepting failed because of the client that was to be accepted, and not of ourselves.
+fn is_about_one_client(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+    )
 }

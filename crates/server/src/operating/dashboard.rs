@@ -78,7 +78,7 @@ fn sections() -> Vec<Section> {
         section("Alerts and backlog", backlog()),
         section("Deliveries", deliveries()),
         section("Push", push()),
-        section("Dead letters and FIFO", letters()),
+        section("Dead letters, FIFO and lanes", letters()),
         section("Live subscriptions", live()),
         section("Log, disk and process", machine()),
     ]
@@ -97,6 +97,8 @@ fn backlog() -> Vec<Panel> {
         now("Backlog", &table::BACKLOG_MESSAGES),
         now("Backlog in bytes", &table::BACKLOG_BYTES),
         now("Outstanding", &table::OUTSTANDING),
+        now("Paused", &table::PAUSED),
+        now("Backing off", &table::BACKING_OFF),
     ]
 }
 
@@ -116,6 +118,7 @@ fn push() -> Vec<Panel> {
         rate("Attempts by class", &table::PUSH_ATTEMPTS),
         quantiles("Latency of endpoints", &table::PUSH_LATENCY),
         now("Window of endpoints", &table::PUSH_WINDOW),
+        now("Endpoints left alone", &table::ENDPOINT_LEFT_ALONE),
     ]
 }
 
@@ -127,6 +130,9 @@ fn letters() -> Vec<Panel> {
         now("FIFO: messages that wait", &table::FIFO_QUEUE_DEPTH),
         now("FIFO: blocked for", &table::FIFO_BLOCKED),
         now("FIFO: failed attempts of the first", &table::FIFO_ATTEMPTS),
+        now("Lanes blocked", &table::LANES_BLOCKED),
+        now("Lanes that wait for an operator", &table::LANES_HALTED),
+        now("Lanes: blocked for", &table::LANE_BLOCKED),
     ]
 }
 
@@ -164,6 +170,7 @@ fn machine() -> Vec<Panel> {
         now("Topics", &table::TOPICS),
         now("Subscriptions", &table::SUBSCRIPTIONS),
         now("Time to open the store", &table::RECOVERY_TIME),
+        now("Clock ahead, retention suspended", &table::CLOCK_AHEAD),
     ]
 }
 

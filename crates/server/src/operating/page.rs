@@ -38,6 +38,10 @@ fn condition(level: &Level) -> String {
             format!("the oldest unacked message was published more than {time} ago")
         }
         Measure::FifoBlocked => format!("the lane has been blocked for more than {time}"),
+        Measure::LaneBlocked => {
+            format!("a lane of a key has been blocked for more than {time}")
+        }
+        Measure::LanesHalted => format!("more than {above} lanes have been halted for {time}"),
         Measure::DeadLettersWaiting => {
             format!("more than {above} dead letters have waited for {time}")
         }
@@ -57,6 +61,9 @@ fn condition(level: &Level) -> String {
             "for {time}, more than {percent} % of the pushes of {window} were answered 5xx, or \
              not at all"
         ),
+        Measure::ClockAhead => {
+            "the clock is ahead by more than 1h, and retention and expiry are suspended".to_owned()
+        }
     }
 }
 

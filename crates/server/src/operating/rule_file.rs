@@ -8,8 +8,8 @@ use domain::backoff::show_wait;
 
 use super::consumer_rules;
 use crate::metrics::table::{
-    BACKLOG_MESSAGES, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, OLDEST_UNACKED_AGE,
-    PUSH_ATTEMPTS,
+    BACKLOG_MESSAGES, CLOCK_AHEAD, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, LANE_BLOCKED,
+    LANES_HALTED, OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
 };
 
 const HEAD: &str = "\
@@ -63,7 +63,11 @@ fn alert_name(rule: &Rule) -> String {
 }
 
 fn label(level: &Level) -> &'static str {
-    if level.measure == Measure::FifoBlocked { "subscription_id" } else { "subscription" }
+    match level.measure {
+        Measure::FifoBlocked => "subscription_id",
+        Measure::ClockAhead => "instance",
+        _ => "subscription",
+    }
 }
 
 fn expression(level: &Level) -> String {
@@ -73,6 +77,8 @@ fn expression(level: &Level) -> String {
     let left = match level.measure {
         Measure::OldestUnackedAge => OLDEST_UNACKED_AGE.full_name(),
         Measure::FifoBlocked => FIFO_BLOCKED.full_name(),
+        Measure::LaneBlocked => LANE_BLOCKED.full_name(),
+        Measure::LanesHalted => LANES_HALTED.full_name(),
         Measure::DeadLettersWaiting => DEAD_LETTERS_WAITING.full_name(),
         Measure::DeadLettersArrived => format!("increase({}[{window}])", DEAD_LETTERS.full_name()),
         Measure::DeadLettersGrowth => {
@@ -83,6 +89,7 @@ fn expression(level: &Level) -> String {
         Measure::PushesFailed => {
             share(&format!("class!~\"{}|{refused}\"", Counts::ACKED_CLASS), &window)
         }
+        Measure::ClockAhead => CLOCK_AHEAD.full_name(),
     };
     format!("{left} > {bound}")
 }
@@ -102,6 +109,10 @@ fn description(level: &Level) -> String {
         Measure::FifoBlocked => {
             "its lane has been blocked for {{ $value | humanizeDuration }}".to_owned()
         }
+        Measure::LaneBlocked => {
+            "a lane has been blocked for {{ $value | humanizeDuration }}".to_owned()
+        }
+        Measure::LanesHalted => "lanes that wait for an operator: {{ $value }}".to_owned(),
         Measure::DeadLettersWaiting => {
             "dead letters that nobody has dealt with: {{ $value }}".to_owned()
         }
@@ -122,6 +133,9 @@ fn description(level: &Level) -> String {
             "{{{{ $value | humanizePercentage }}}} of the pushes of {window} were answered 5xx or \
              not at all"
         ),
+        Measure::ClockAhead => "the clock is {{ $value | humanizeDuration }} ahead of the time \
+             that passed: retention and expiry are suspended"
+            .to_owned(),
     }
 }
 

@@ -5,7 +5,10 @@ use wire::json::from_value;
 use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
 use wire::rest::Method;
 
-use super::{attempts, backups, health, lanes, letters, messages, postrider, secrets, to_json};
+use super::{
+    attempts, backups, clock, health, lanes, letters, messages, obstacles, postrider, secrets,
+    to_json,
+};
 use crate::api::Api;
 use crate::status::{Refusal, Result};
 
@@ -33,6 +36,7 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "ListSnapshots" => to_json(&api.list_snapshots(&from_value(request)?)?),
         "ListTopicSnapshots" => to_json(&api.list_topic_snapshots(&from_value(request)?)?),
         "DeleteSnapshot" => to_json(&api.delete_snapshot(&from_value(request)?).await?),
+        "GetDelivery" => to_json(&obstacles::get(api, request)?),
         "ListLanes" => to_json(&lanes::list(api, request).await?),
         "ReleaseLane" => to_json(&lanes::release(api, request).await?),
         "SkipLane" => to_json(&lanes::skip(api, request).await?),
@@ -42,10 +46,13 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
             to_json(&letters::call(api, method.call, request).await?)
         }
         "MakeBackup" => to_json(&backups::make(api, request).await?),
+        "GetClock" => to_json(&clock::get(api)),
+        "ConfirmClock" => to_json(&clock::confirm(api)),
         "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         "ListAttempts" => to_json(&attempts::list(api, request).await?),
-        other => Err(Refusal::call_not_built(other)),
+        "ListSchemas" => to_json(&api.list_schemas(&from_value(request)?)?),
+        other => Err(Refusal::no_such_call(method.service, other)),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use wire::rest::route;
 
 use super::postrider::show_time;
-use super::{Reply, Rest, no_route, to_json};
+use super::{Reply, Rest, no_route, obstacles, to_json};
 use crate::status::Result;
 
 /// The answer if the path is that of figures.
@@ -55,6 +55,9 @@ fn show_subscription(one: &SubscriptionFigures) -> Value {
         ("pushWindow", one.push_window.map(|window| json!(window))),
         ("deadLetters", Some(json!(one.dead_letters))),
         ("dropped", Some(json!(one.dropped))),
+        ("delivery", Some(obstacles::show(&one.obstacles))),
+        ("laneBlockedSeconds", one.lane_blocked_for.map(seconds)),
+        ("deadLettersWaiting", Some(json!(one.dead_letters_waiting))),
         ("fifo", one.fifo.as_ref().map(show_fifo)),
     ];
     let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));

@@ -9,6 +9,8 @@ use wire::json::from_value;
 use super::known;
 use super::postrider::show_time;
 use crate::api::{About, Api};
+use crate::descriptors::{self, Descriptors};
+use crate::live_api;
 use crate::status::Result;
 
 /// Findings in `/status`, at most.
@@ -42,6 +44,7 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
         ("durability", about.and_then(|about| about.durability).map(|word| json!(word))),
         ("recovery", about.and_then(show_recovery)),
         ("connections", about.map(|about| json!(about.connections.open()))),
+        ("files", about.map(|about| show_files(&about.descriptors))),
         ("topics", Some(json!(status.topics))),
         (
             "subscriptions",
@@ -52,10 +55,13 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
                 "push": status.push,
             })),
         ),
+        ("liveSubscriptions", Some(live_api::counts(api))),
         ("snapshots", Some(json!(status.snapshots))),
         ("backlogMessages", Some(json!(status.backlog))),
         ("outstanding", Some(json!(status.outstanding))),
         ("indexSize", Some(json!(status.indexed))),
+        ("lanesBlocked", Some(json!(status.lanes_blocked))),
+        ("lanesHalted", Some(json!(status.lanes_halted))),
         ("deadLettersWaiting", Some(json!(status.dead_letters_waiting))),
         ("replaysRunning", Some(json!(status.replays_running))),
         ("degraded", Some(json!(degraded))),
@@ -70,6 +76,17 @@ fn word(is_ready: bool, degraded: &[Degraded]) -> &'static str {
         (true, false) => "degraded",
         (false, _) => "not ready",
     }
+}
+
+/// What the process may open, has open, and could not keep of its settings.
+fn show_files(files: &Descriptors) -> Value {
+    known([
+        ("limit", files.limit.map(|limit| json!(limit))),
+        ("open", descriptors::open().map(|open| json!(open))),
+        ("connectionsMax", Some(json!(files.connections_max))),
+        ("pushConnectionsMax", Some(json!(files.push_max))),
+        ("lowered", Some(json!(files.lowered))),
+    ])
 }
 
 fn show_recovery(about: &About) -> Option<Value> {
@@ -121,6 +138,7 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
 <li>subscriptions: {subscriptions}
 <li>messages not delivered yet: {backlog}
 <li>dead letters waiting: {letters}
+<li>lanes that wait for an operator: {halted}
 </ul>
 <h2>Where to look</h2>
 <ul>
@@ -132,6 +150,7 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
 <li>/v1/projects/(project)/lint: set-ups that will hurt one day
 <li>/v1/(topic or subscription)/messages: look without taking
 <li>/v1/(topic or subscription)/deadLetters: what was given up, and why
+<li>/v1/(subscription)/delivery: what keeps it from delivering
 <li>/v1/(subscription)/cursor, /lanes?state=blocked, /attempts
 </ul>
 </html>
@@ -140,5 +159,6 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
         subscriptions = status.subscriptions,
         backlog = status.backlog,
         letters = status.dead_letters_waiting,
+        halted = status.lanes_halted,
     )
 }

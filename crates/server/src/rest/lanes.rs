@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wire::json::from_value;
 
+use super::obstacles;
 use super::postrider::show_time;
 use crate::api::{Api, LanesPage, ListLanes};
 use crate::status::Result;
@@ -75,7 +76,11 @@ impl ActRequest {
 
 fn show(page: &LanesPage) -> Value {
     let lanes: Vec<Value> = page.lanes.iter().map(|lane| show_lane(lane, page)).collect();
-    let mut shown = Map::from_iter([("lanes".to_owned(), Value::Array(lanes))]);
+    let delivery = obstacles::show(&page.obstacles);
+    let mut shown = Map::from_iter([
+        ("lanes".to_owned(), Value::Array(lanes)),
+        ("delivery".to_owned(), delivery),
+    ]);
     if !page.next_page_token.is_empty() {
         shown.insert("nextPageToken".to_owned(), page.next_page_token.clone().into());
     }
@@ -174,6 +179,7 @@ mod tests {
             next_page_token: "t".to_owned(),
             attempts_max: Some(5),
             at: Timestamp(4_900_000),
+            obstacles: broker::Obstacles::default(),
         };
         let expected = json!({
             "lanes": [
@@ -186,6 +192,7 @@ mod tests {
                 {"key": "", "state": "moving", "maxAttempts": 5, "pendingCount": 0},
             ],
             "nextPageToken": "t",
+            "delivery": {"paused": false, "consumers": 0},
         });
         assert_eq!(show(&page), expected);
     }

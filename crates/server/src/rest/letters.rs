@@ -32,7 +32,7 @@ pub(super) async fn call(api: &Api, call: &str, request: Value) -> Result<Value>
         }
         "GetReplay" => Ok(show_replay(&api.get_replay(&NameRequest::read(request)?)?)),
         "CancelReplay" => Ok(show_replay(&api.cancel_replay(&NameRequest::read(request)?).await?)),
-        other => Err(Refusal::call_not_built(other)),
+        other => Err(Refusal::no_such_call("postrider", other)),
     }
 }
 

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::json::from_value;
 
-use super::{known, number};
+use super::postrider::show_time;
+use super::{known, number, obstacles};
 use crate::api::{Api, PeekMessages};
 use crate::convert;
 use crate::status::Result;
@@ -15,6 +16,7 @@ pub(super) async fn peek(api: &Api, request: Value) -> Result<Value> {
     let messages: Result<Vec<Value>> = page.messages.iter().map(show).collect();
     Ok(known([
         ("messages", Some(json!(messages?))),
+        ("delivery", page.obstacles.as_ref().map(obstacles::show)),
         (
             "nextPageToken",
             Some(page.next_page_token).filter(|token| !token.is_empty()).map(Value::String),
@@ -59,6 +61,7 @@ fn show(peeked: &Peeked) -> Result<Value> {
         ("offset", Some(json!(peeked.record.offset.to_string()))),
         ("state", peeked.view.map(|view| json!(view.state.as_str()))),
         ("attempt", peeked.view.map(|view| json!(view.attempts))),
+        ("nextAttemptAt", peeked.view.and_then(|view| view.next_attempt_at).map(show_time)),
         ("message", Some(json!(message))),
     ]))
 }

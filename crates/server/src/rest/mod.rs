@@ -2,14 +2,18 @@
 
 mod attempts;
 mod backups;
+mod body;
 mod calls;
+mod clock;
 mod figures;
+pub(crate) mod fuzzing;
 mod health;
 mod keys;
 mod lanes;
 mod letters;
 mod messages;
 mod metrics;
+mod obstacles;
 mod pages;
 mod paths;
 mod postrider;
@@ -17,15 +21,13 @@ mod push;
 mod secrets;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use domain::Invalid;
-use domain::limits::JSON_BYTES_MAX;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body::Body as _;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,11 +36,12 @@ use tonic::body::Body;
 use wire::json;
 use wire::rest::{Match, NoRoute, route};
 
+pub(crate) use body::read_text;
 pub(crate) use postrider::show_time;
 
 use crate::api::Api;
 use crate::metrics::Metrics;
-use crate::net::{Paced, Phase, Stalled};
+use crate::net::{Pace, Paced, Phase};
 use crate::status::{Refusal, Result};
 
 /// The REST face of the server. Cheap to clone.
@@ -48,9 +51,11 @@ pub(crate) struct Rest(Arc<Inner>);
 struct Inner {
     api: Api,
     metrics: Arc<Metrics>,
-    body_timeout: Duration,
+    pace: Pace,
     phase: tokio::sync::watch::Receiver<Phase>,
     health: tokio::sync::watch::Receiver<bool>,
+    /// Where others find this server, without a final slash.
+    url: String,
 }
 
 /// What is sent back, before it is made bytes.
@@ -65,11 +70,12 @@ impl Rest {
     pub(crate) fn new(
         api: Api,
         metrics: Arc<Metrics>,
-        body_timeout: Duration,
+        pace: Pace,
         phase: tokio::sync::watch::Receiver<Phase>,
         health: tokio::sync::watch::Receiver<bool>,
+        url: String,
     ) -> Self {
-        Self(Arc::new(Inner { api, metrics, body_timeout, phase, health }))
+        Self(Arc::new(Inner { api, metrics, pace, phase, health, url }))
     }
 
     /// Whether the server takes calls.
@@ -89,14 +95,14 @@ impl Rest {
 
     async fn reply(self, request: Request<Incoming>) -> Result<Reply> {
         let (head, body) = request.into_parts();
-        let (verb, path) = (head.method.as_str(), head.uri.path());
+        let (verb, path) = (verb(&head), head.uri.path());
         if let Some(reply) = pages::find(&self, verb, path)? {
             return Ok(reply);
         }
         if let Some(reply) = figures::find(&self, verb, path)? {
             return Ok(reply);
         }
-        if let Some(reply) = keys::find(&self, verb, path, &head.headers).await? {
+        if let Some(reply) = keys::find(&self, verb, path).await? {
             return Ok(reply);
         }
         if let Some(reply) = metrics::find(&self, verb, path, &head.headers).await? {
@@ -106,16 +112,23 @@ impl Rest {
             Some(found) => found,
             None => route(verb, path).map_err(|none| no_route(none, path))?,
         };
-        if head.headers.contains_key(CONTENT_ENCODING) {
-            let problem = "compressed bodies are not accepted";
-            return Err(Refusal::new(Code::InvalidArgument, problem));
-        }
-        let body = read(Paced::new(body, Some(self.0.body_timeout))).await?;
-        let body = if body.is_empty() { None } else { Some(json::parse(&body)?) };
+        let text = read_text(&head.headers, Paced::plain(body, self.0.pace)).await?;
+        let body = text.map(|text| json::parse(&text)).transpose()?;
         check_path_field(&found, body.as_ref())?;
         let call = found.request(head.uri.query().unwrap_or_default(), body)?;
         Ok(Reply::Json(calls::call(&self.0.api, found.method, call).await?))
     }
+}
+
+/// The verb that a request means. Programs that can send no PATCH say so in a header of a POST;
+/// other headers of that name mean nothing.
+fn verb(head: &Parts) -> &str {
+    const OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
+    let meant = head.headers.get(OVERRIDE).filter(|_| head.method == Method::POST);
+    let known = [Method::PATCH, Method::PUT, Method::DELETE];
+    let meant = meant.and_then(|meant| meant.to_str().ok());
+    let meant = meant.filter(|meant| known.iter().any(|verb| verb.as_str() == *meant));
+    meant.unwrap_or_else(|| head.method.as_str())
 }
 
 /// A known path with another verb is not found either, as Google answers it.
@@ -132,28 +145,6 @@ fn no_route(none: NoRoute, path: &str) -> Refusal {
             Refusal::new(Code::InvalidArgument, format!("path is not well-formed: {shown:?}"))
         }
     }
-}
-
-/// Reads a whole body, within the bounds of size and pace.
-pub(crate) async fn read(body: Paced) -> Result<Bytes> {
-    if body.size_hint().lower() > JSON_BYTES_MAX as u64 {
-        return Err(too_long());
-    }
-    match Limited::new(body, JSON_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
-        Err(error) if error.is::<Stalled>() => {
-            Err(Refusal::new(Code::DeadlineExceeded, error.to_string()))
-        }
-        Err(error) => {
-            Err(Refusal::new(Code::Cancelled, format!("the body could not be read: {error}")))
-        }
-    }
-}
-
-fn too_long() -> Refusal {
-    let problem = format!("the body is longer than {JSON_BYTES_MAX} bytes");
-    Refusal::new(Code::InvalidArgument, problem)
 }
 
 /// A body that names another resource than the path does is a mistake worth telling.
@@ -189,7 +180,7 @@ pub(crate) fn response(
 }
 
 /// Google's error body.
-fn refused(refusal: &Refusal) -> Response<Body> {
+pub(crate) fn refused(refusal: &Refusal) -> Response<Body> {
     let code = refusal.http_code();
     let mut error = json!({
         "code": code.as_u16(),

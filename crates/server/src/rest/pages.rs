@@ -33,7 +33,8 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
     }
 }
 
-/// What does not work keeps nobody from calling: it is told, and is no reason to be left alone.
+/// What does not work keeps nobody from publishing and consuming, so it is ready and says so: were
+/// it not, a server whose clock jumped would take no calls until somebody came.
 fn readiness(rest: &Rest) -> String {
     let degraded = rest.0.api.broker().degraded_server();
     let lines = degraded.iter().map(|one| format!("degraded: {}: {}\n", one.code, one.problem));

@@ -17,8 +17,9 @@ struct Ours {
     field: &'static str,
 }
 
-static METHODS: [Ours; 9] = [
+static METHODS: [Ours; 10] = [
     ours(Verb::Get, "/attempts", "ListAttempts", Body::None),
+    ours(Verb::Get, "/delivery", "GetDelivery", Body::None),
     ours(Verb::Get, "/lanes", "ListLanes", Body::None),
     ours(Verb::Post, "/lanes:release", "ReleaseLane", Body::All),
     ours(Verb::Post, "/lanes:skip", "SkipLane", Body::All),
@@ -35,6 +36,12 @@ static GET_DEAD_LETTER: Method = method(Verb::Get, "/deadLetters/", "GetDeadLett
 static OF_PROJECT: [Method; 2] = [
     method(Verb::Get, "replays", "ListReplays", Body::None),
     method(Verb::Get, "lint", "Lint", Body::None),
+];
+
+/// Behind nothing, since there is one clock.
+static CLOCK: [Method; 2] = [
+    method(Verb::Get, "/v1/clock", "GetClock", Body::None),
+    method(Verb::Post, "/v1/clock:confirm", "ConfirmClock", Body::All),
 ];
 
 /// Behind nothing, since a backup is of everything.
@@ -59,6 +66,9 @@ const fn either(verb: Verb, path: &'static str, call: &'static str, body: Body) 
 pub(super) fn find(verb: &str, path: &str) -> Result<Option<Match>> {
     if let Some(found) = find_of_project(verb, path)? {
         return Ok(Some(found));
+    }
+    if let Some(method) = CLOCK.iter().find(|method| method.path == path) {
+        return matched(verb, path, method, "name", "clock".to_owned()).map(Some);
     }
     if let Some(name) = path.strip_prefix(MAKE_BACKUP.path) {
         return matched(verb, path, &MAKE_BACKUP, "name", name.to_owned()).map(Some);
@@ -131,6 +141,7 @@ mod tests {
         let name = "projects/p/subscriptions/billing";
         for (verb, path, call) in [
             ("GET", "/attempts", "ListAttempts"),
+            ("GET", "/delivery", "GetDelivery"),
             ("GET", "/lanes", "ListLanes"),
             ("POST", "/lanes:release", "ReleaseLane"),
             ("POST", "/lanes:skip", "SkipLane"),
@@ -173,6 +184,16 @@ mod tests {
         let of_subscription = "/v1/projects/p/subscriptions/billing/deadLetters/77";
         assert_eq!(find("GET", of_subscription), Ok(None));
         assert!(find("DELETE", one).is_err());
+    }
+
+    #[test]
+    fn the_clock_lies_behind_nothing() {
+        for (verb, path, call) in
+            [("GET", "/v1/clock", "GetClock"), ("POST", "/v1/clock:confirm", "ConfirmClock")]
+        {
+            assert_eq!(find(verb, path).unwrap().unwrap().method.call, call);
+            assert!(find("DELETE", path).is_err());
+        }
     }
 
     #[test]

@@ -41,18 +41,18 @@ async fn assert_serves(rig: &Rig) {
 #[tokio::test]
 async fn slow_clients_are_cut_off_at_every_stage() {
     let rig = Rig::with("memory", IMPATIENT).await;
-    let long_body = "POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: x\r\n\
+    let long_body = "POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: localhost\r\n\
                      content-length: 100\r\n\r\n{";
     for (stage, bytes) in [
         ("nothing", &b""[..]),
         ("one byte", b"G"),
         ("half an HTTP/2 preface", &PREFACE[..12]),
         ("half a request line", b"GET /healthz HT"),
-        ("half a header", b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-a"),
+        ("half a header", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-a"),
         ("half a body", long_body.as_bytes()),
         ("a preface and no more", PREFACE),
         ("half an HTTP/2 frame", &[PREFACE, &[0, 0, 10, 1, 4][..]].concat()),
-        ("a request and no more", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
+        ("a request and no more", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"),
     ] {
         // Reading to the end only returns once the server has hung up.
         send_and_stall(rig.address, bytes).await;
@@ -65,7 +65,7 @@ async fn slow_clients_are_cut_off_at_every_stage() {
 #[tokio::test]
 async fn a_stalled_body_is_answered_before_it_is_cut_off() {
     let rig = Rig::with("memory", IMPATIENT).await;
-    let half = b"POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: x\r\n\
+    let half = b"POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: localhost\r\n\
                  content-length: 100\r\n\r\n{";
     let said = String::from_utf8(send_and_stall(rig.address, half).await).unwrap();
     assert!(said.starts_with("HTTP/1.1 504"), "{said}");
@@ -93,11 +93,12 @@ async fn garbage_is_cut_off() {
 #[tokio::test]
 async fn overlong_headers_and_bodies_are_refused() {
     let rig = Rig::start("memory").await;
-    let header = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20_000));
+    let long = "y".repeat(20_000);
+    let header = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n");
     let said = String::from_utf8(send_and_stall(rig.address, header.as_bytes()).await).unwrap();
     assert!(said.starts_with("HTTP/1.1 431"), "{said}");
     // Refused by its length alone, before the body is sent.
-    let body = "POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: x\r\n\
+    let body = "POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: localhost\r\n\
                 connection: close\r\ncontent-length: 99999999\r\n\r\n{";
     let said = String::from_utf8(send_and_stall(rig.address, body.as_bytes()).await).unwrap();
     assert!(said.starts_with("HTTP/1.1 400"), "{said}");
@@ -111,7 +112,7 @@ async fn connections_beyond_the_limit_are_closed_at_once() {
     let mut held = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200");

@@ -115,8 +115,76 @@ async fn bad_calls_are_refused_by_name(rig: &Rig) {
     rig.get(&format!("{TOPIC}/lanes")).await.refused(404, "NOT_FOUND");
 }
 
+/// Nothing that an operator looks at may stay silent about a lane that stands still.
+async fn a_halted_lane_of_a_key_shows_wherever_an_operator_looks(rig: &Rig) {
+    halting(rig).await;
+    publish(rig, &["ann", "bob", "ann"]).await;
+    let received = pull(rig).await;
+    nack(rig, &received[..2]).await;
+    let status = rig.get("/status").await.ok();
+    assert_eq!((&status["lanesBlocked"], &status["lanesHalted"]), (&json!(2), &json!(2)));
+    assert_eq!(status["status"], json!("degraded"));
+    assert_eq!(status["degraded"][0]["code"], json!("lanes_halted"));
+    let figures = rig.get("/v1/projects/p/figures").await.ok();
+    let one = &figures["subscriptions"][0];
+    assert_eq!(one["delivery"]["lanes"]["halted"], json!(2));
+    assert!(one["laneBlockedSeconds"].is_number(), "{one}");
+    let metrics = rig.get("/metrics").await.text;
+    for line in [
+        "postrider_lanes_blocked{subscription=\"projects/p/subscriptions/billing\"} 2",
+        "postrider_lanes_halted{subscription=\"projects/p/subscriptions/billing\"} 2",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+/// The facts behind "why is nothing delivered?", in every answer that an operator would look at.
+async fn what_keeps_a_subscription_from_delivering_is_answered(rig: &Rig) {
+    rig.put(TOPIC, json!({})).await.ok();
+    let body = json!({
+        "topic": "projects/p/topics/orders",
+        "enableMessageOrdering": true,
+        "retryPolicy": {"minimumBackoff": "600s", "maximumBackoff": "600s"},
+    });
+    rig.put(BILLING, body).await.ok();
+    let nothing = json!({"paused": false, "consumers": 0});
+    assert_eq!(rig.get(&format!("{BILLING}/delivery")).await.ok(), nothing);
+    publish(rig, &["ann", ""]).await;
+    let received = pull(rig).await;
+    nack(rig, &received).await;
+    let paused = json!({
+        "subscription": {"postrider": {"paused": true}}, "updateMask": "postrider.paused",
+    });
+    rig.call("PATCH", BILLING, Some(paused)).await.ok();
+    let delivery = rig.get(&format!("{BILLING}/delivery")).await.ok();
+    assert_eq!(delivery["paused"], json!(true));
+    assert!(delivery["pausedSince"].is_string(), "{delivery}");
+    assert_eq!(delivery["backoff"]["waiting"], json!(2));
+    assert_eq!(delivery["lanes"]["blocked"], json!(1));
+    let until = delivery["backoff"]["until"].as_str().unwrap().to_owned();
+    let figures = rig.get("/v1/projects/p/figures").await.ok();
+    for answer in [
+        &figures["subscriptions"][0],
+        &rig.get(&format!("{BILLING}/lanes")).await.ok(),
+        &rig.get(&format!("{BILLING}/messages")).await.ok(),
+    ] {
+        let shown = &answer["delivery"];
+        assert_eq!(shown["pausedSince"], delivery["pausedSince"], "{answer}");
+        assert_eq!(shown["backoff"]["waiting"], json!(2), "{answer}");
+    }
+    let messages = rig.get(&format!("{BILLING}/messages")).await.ok();
+    for message in messages["messages"].as_array().unwrap() {
+        assert_eq!(message["state"], json!("backing off"));
+        // The wall clock and the other one are read one after the other.
+        let (shown, first) = (message["nextAttemptAt"].as_str().unwrap(), &until);
+        assert!(shown[..16] >= first[..16], "{message} and {until}");
+    }
+}
+
 each_engine! {
     a_halted_lane_is_released_or_skipped,
     lanes_come_in_pages,
     bad_calls_are_refused_by_name,
+    a_halted_lane_of_a_key_shows_wherever_an_operator_looks,
+    what_keeps_a_subscription_from_delivering_is_answered,
 }

@@ -320,7 +320,9 @@ async fn health_tells_how_many_there_are(rig: &Rig) {
     rig.call("PUT", &path("a/heartbeat"), None).await.ok();
     let health = rig.get("/internal/v1/health").await.ok();
     assert_eq!(health["status"], "healthy");
-    assert_eq!(health["subscriptions"], json!({"total": 3, "active": 1, "expired": 0}));
+    let counts = json!({"total": 3, "active": 1, "expired": 0});
+    assert_eq!(health["subscriptions"], counts);
+    assert_eq!(rig.get("/status").await.ok()["liveSubscriptions"], counts);
     assert_eq!((&health["indexSize"], &health["heapSize"]), (&json!(2), &json!(3)));
     assert_eq!(health["topics"], json!(["projects/p/topics/changes"]));
     let largest = json!({"tenant": "blue", "collection": "rooms/1", "subscriptions": 2});

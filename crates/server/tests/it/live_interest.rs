@@ -65,7 +65,7 @@ async fn a_summary_that_the_producer_has_is_not_sent_again() {
 async fn etag(rig: &Rig) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut tcp = tokio::net::TcpStream::connect(rig.address).await.unwrap();
-    let request = format!("GET {INTEREST} HTTP/1.0\r\nhost: x\r\n\r\n");
+    let request = format!("GET {INTEREST} HTTP/1.0\r\nhost: localhost\r\n\r\n");
     tcp.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();

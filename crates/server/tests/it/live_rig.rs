@@ -102,7 +102,7 @@ impl Events {
         let mut task = JoinSet::new();
         task.spawn(async move { drop(connection.await) });
         let mut request = Request::get(format!("/internal/v1/gateways/{gateway}/stream{query}"))
-            .header(header::HOST, "test");
+            .header(header::HOST, "localhost");
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
@@ -158,7 +158,7 @@ pub(crate) struct Socket(pub(crate) WebSocketStream<TcpStream>);
 impl Socket {
     pub(crate) async fn open(rig: &Rig, gateway: &str, query: &str) -> Self {
         let tcp = TcpStream::connect(rig.address).await.unwrap();
-        let address = format!("ws://test/internal/v1/gateways/{gateway}/stream{query}");
+        let address = format!("ws://localhost/internal/v1/gateways/{gateway}/stream{query}");
         Self(client_async(address, tcp).await.unwrap().0)
     }
 

@@ -23,7 +23,7 @@ async fn samples(rig: &Rig) -> BTreeMap<String, f64> {
     pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-async fn value(rig: &Rig, name: &str) -> f64 {
+pub(crate) async fn value(rig: &Rig, name: &str) -> f64 {
     let samples = samples(rig).await;
     *samples.get(name).unwrap_or_else(|| panic!("no {name} in {samples:#?}"))
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::rig::call;
 
-fn postrider(arguments: &[&str]) -> Command {
+pub(crate) fn postrider(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
     command.args(arguments).env_remove("POSTRIDER_CONFIG");
     command
@@ -30,11 +30,11 @@ fn stdout(output: &Output) -> String {
 }
 
 /// A server process; killed if a test forgets to end it.
-struct Process {
+pub(crate) struct Process {
     child: Child,
     stdout: BufReader<ChildStdout>,
     screen: String,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Process {
@@ -48,7 +48,7 @@ impl Process {
     }
 
     /// `command` runs the program and lacks its arguments.
-    fn spawn(mut command: Command, listen: &str, folder: &Path, more: &[&str]) -> Self {
+    pub(crate) fn spawn(mut command: Command, listen: &str, folder: &Path, more: &[&str]) -> Self {
         let data = folder.join("data");
         command.args(["serve", "--listen", listen, "--data-dir"]);
         command
@@ -75,6 +75,15 @@ impl Process {
                 return;
             }
         }
+    }
+
+    /// The most memory that it has used so far, in bytes.
+    pub(crate) fn memory_max(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kilobytes * 1024
     }
 
     fn signal(&self, signal: Signal) {

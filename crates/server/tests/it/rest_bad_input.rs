@@ -118,10 +118,16 @@ async fn bad_updates_and_queries_are_refused_by_name(rig: &Rig) {
     for (body, name) in [
         (json!({"subscription": {"ackDeadlineSeconds": 20}}), "updateMask"),
         (json!({"subscription": {}, "updateMask": ""}), "updateMask"),
-        (json!({"subscription": {}, "updateMask": "topic"}), "updateMask"),
+        (json!({"subscription": {"topic": "x"}, "updateMask": "topic"}), "updateMask"),
         (json!({"subscription": {}, "updateMask": "noSuchField"}), "updateMask"),
-        (json!({"subscription": {}, "updateMask": "enableMessageOrdering"}), "updateMask"),
-        (json!({"subscription": {}, "updateMask": "filter"}), "updateMask"),
+        (
+            json!({
+                "subscription": {"enableMessageOrdering": true},
+                "updateMask": "enableMessageOrdering",
+            }),
+            "updateMask",
+        ),
+        (json!({"subscription": {"filter": "attributes:a"}, "updateMask": "filter"}), "updateMask"),
         (json!({"subscription": {}, "updateMask": "retryPolicy.backoff"}), "updateMask"),
         (json!({"subscription": {}, "updateMask": "postrider.start"}), "updateMask"),
         (
@@ -185,7 +191,7 @@ async fn what_is_not_built_is_501_by_name(rig: &Rig) {
         let message = rig.put(OTHER, body).await.refused(501, "UNIMPLEMENTED");
         assert!(message.contains(name), "{message}");
     }
-    rig.get("/v1/projects/p/schemas").await.refused(501, "UNIMPLEMENTED");
+    rig.get("/v1/projects/p/schemas/s").await.refused(501, "UNIMPLEMENTED");
     rig.get(&format!("{TOPIC}:getIamPolicy")).await.refused(501, "UNIMPLEMENTED");
     rig.get(OTHER).await.refused(404, "NOT_FOUND");
 }

@@ -194,7 +194,7 @@ pub(crate) async fn call_with(
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    let mut request = Request::builder().method(verb).uri(path).header(header::HOST, "test");
+    let mut request = Request::builder().method(verb).uri(path).header(header::HOST, "localhost");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

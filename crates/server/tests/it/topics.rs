@@ -133,6 +133,9 @@ async fn a_subscription_shows_defaults_and_takes_updates(rig: &Rig) {
         let update = UpdateSubscriptionRequest {
             subscription: Some(Subscription {
                 bigquery_config: Some(Default::default()),
+                topic: "projects/p/topics/other".to_owned(),
+                filter: "attributes:other".to_owned(),
+                enable_message_ordering: true,
                 ..wanted.clone()
             }),
             update_mask: mask(paths),

@@ -1,11 +1,13 @@
 //! `ProgressStore`.
 
 use domain::progress::Attempt;
-use domain::{Offset, Progress, ProgressChange, SubscriptionId, Timestamp};
+use domain::{
+    ClockMark, Moment, Offset, Progress, ProgressChange, SubscriptionId, Timestamp, Uptime,
+};
 
 use super::support::{FIRST, Topic, hold, refused, same, settled, settles};
 use super::{Case, Check, cases};
-use crate::{Checkpoint, Commit, Engine, Position, Urgency};
+use crate::{Checkpoint, Commit, Engine, Error, Position, Urgency};
 
 pub(super) const CASES: &[Case<Engine>] = cases![
     a_topic_new_to_the_log_starts_where_the_claim_says,
@@ -19,6 +21,8 @@ pub(super) const CASES: &[Case<Engine>] = cases![
     a_checkpoint_that_contains_later_changes_does_no_harm,
     a_forgotten_subscription_has_no_progress,
     a_checkpoint_past_the_log_is_refused,
+    the_mark_of_the_clock_is_the_last_that_was_saved,
+    a_raised_topic_goes_on_there_and_what_lies_between_is_a_gap,
 ];
 
 const SUBSCRIPTION: SubscriptionId = SubscriptionId(77);
@@ -102,7 +106,7 @@ async fn a_checkpoint_replaces_the_start(engine: Engine) -> Check {
     let mut saved = start();
     saved.apply(&settled(&[FIRST.0]));
     let progress = vec![(SUBSCRIPTION, saved.clone())];
-    let checkpoint = Checkpoint { position, progress, forgotten: Vec::new() };
+    let checkpoint = Checkpoint { position, progress, forgotten: Vec::new(), clock: None };
     engine.progress.checkpoint(checkpoint).await?;
     let loaded = engine.progress.load(SUBSCRIPTION, Progress::starting_at(Offset(5))).await?;
     same("progress", &loaded, &saved)
@@ -114,7 +118,7 @@ async fn changes_after_a_checkpoint_are_applied_to_it(engine: Engine) -> Check {
     saved.apply(&settled(&[FIRST.0]));
     commit(&engine, settled(&[FIRST.0 + 1, FIRST.0 + 5])).await?;
     let progress = vec![(SUBSCRIPTION, saved.clone())];
-    let checkpoint = Checkpoint { position, progress, forgotten: Vec::new() };
+    let checkpoint = Checkpoint { position, progress, forgotten: Vec::new(), clock: None };
     engine.progress.checkpoint(checkpoint).await?;
     commit(&engine, settled(&[FIRST.0 + 7])).await?;
     saved.apply(&settled(&[FIRST.0 + 1, FIRST.0 + 5, FIRST.0 + 7]));
@@ -134,7 +138,8 @@ async fn a_checkpoint_that_contains_later_changes_does_no_harm(engine: Engine) -
         positions.push(commit(&engine, change).await?);
     }
     let progress = vec![(SUBSCRIPTION, reached.clone())];
-    let checkpoint = Checkpoint { position: positions[0], progress, forgotten: Vec::new() };
+    let checkpoint =
+        Checkpoint { position: positions[0], progress, forgotten: Vec::new(), clock: None };
     engine.progress.checkpoint(checkpoint).await?;
     same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &reached)
 }
@@ -143,10 +148,10 @@ async fn a_forgotten_subscription_has_no_progress(engine: Engine) -> Check {
     commit(&engine, settled(&[FIRST.0])).await?;
     let position = engine.log.position();
     let progress = vec![(SUBSCRIPTION, Progress::starting_at(FIRST.plus(9)))];
-    let saved = Checkpoint { position, progress, forgotten: Vec::new() };
+    let saved = Checkpoint { position, progress, forgotten: Vec::new(), clock: None };
     engine.progress.checkpoint(saved).await?;
     let forgotten = vec![SUBSCRIPTION];
-    let gone = Checkpoint { position, progress: Vec::new(), forgotten };
+    let gone = Checkpoint { position, progress: Vec::new(), forgotten, clock: None };
     engine.progress.checkpoint(gone).await?;
     same("progress", &engine.progress.load(SUBSCRIPTION, start()).await?, &start())
 }
@@ -155,9 +160,40 @@ async fn a_checkpoint_past_the_log_is_refused(engine: Engine) -> Check {
     commit(&engine, settled(&[FIRST.0])).await?;
     let position = Position(engine.log.position().0 + 1);
     let progress = vec![(SUBSCRIPTION, Progress::starting_at(FIRST.plus(9)))];
-    let answer =
-        engine.progress.checkpoint(Checkpoint { position, progress, forgotten: Vec::new() }).await;
+    let answer = engine
+        .progress
+        .checkpoint(Checkpoint { position, progress, forgotten: Vec::new(), clock: None })
+        .await;
     refused(&answer, "an error", |_| true)?;
     let progress = engine.progress.load(SUBSCRIPTION, start()).await?;
     same("cursor", &progress.cursor(), &FIRST.next())
+}
+
+async fn the_mark_of_the_clock_is_the_last_that_was_saved(engine: Engine) -> Check {
+    same("mark of a new store", &engine.progress.clock_mark().await?, &None)?;
+    let uptime = Some(Uptime { boot: u64::MAX, time: Moment(9) });
+    for clock in [
+        ClockMark { wall: Timestamp(1_800_000_000_000_000), uptime },
+        ClockMark { wall: Timestamp(5), uptime: None },
+    ] {
+        let saved = Checkpoint { clock: Some(clock), ..Checkpoint::default() };
+        engine.progress.checkpoint(saved).await?;
+        engine.progress.checkpoint(Checkpoint::default()).await?;
+        same("mark", &engine.progress.clock_mark().await?, &Some(clock))?;
+    }
+    Ok(())
+}
+
+async fn a_raised_topic_goes_on_there_and_what_lies_between_is_a_gap(engine: Engine) -> Check {
+    let mut topic = Topic::create(&engine, "t").await?;
+    let raised = FIRST.plus(1_000);
+    engine.progress.raise(vec![(topic.id, raised)]).await?;
+    same("end", &engine.log.end(topic.id), &raised)?;
+    topic.next = raised;
+    topic.publish(&engine, &[1, 2]).await?;
+    topic.check(&engine).await?;
+    let answer = engine.progress.raise(vec![(topic.id, raised)]).await;
+    refused(&answer, "Conflict", |error| matches!(error, Error::Conflict))?;
+    let claim = engine.progress.claim(topic.id, FIRST).await?;
+    same("next", &claim.next, &raised.plus(2))
 }

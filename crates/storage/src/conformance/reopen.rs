@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::{Offset, OffsetRange, Progress, ProgressChange, SubscriptionId};
+use domain::{
+    ClockMark, Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, Timestamp,
+    Uptime,
+};
 
 use super::support::{FIRST, Needs, Topic, appends, fenced, hold, refused, same, settled, settles};
 use super::trim::check_needed;
@@ -20,6 +23,7 @@ pub(super) fn cases<S: Durable>() -> &'static [Case<S>] {
         durable_progress_is_there_after_a_reopen,
         what_rode_before_a_durable_commit_is_there_after_a_reopen,
         a_checkpoint_and_later_changes_are_there_after_a_reopen,
+        the_mark_of_the_clock_is_there_after_a_reopen,
         a_seek_is_there_after_a_reopen,
         definitions_are_there_after_a_reopen,
         ids_and_versions_are_not_given_again_after_a_reopen,
@@ -130,7 +134,7 @@ async fn a_checkpoint_and_later_changes_are_there_after_a_reopen<S: Durable>(sto
     let checkpoint = Checkpoint {
         position,
         progress: vec![(SUBSCRIPTION, saved.clone())],
-        forgotten: Vec::new(),
+        ..Checkpoint::default()
     };
     engine.progress.checkpoint(checkpoint).await?;
     let after = settles(SUBSCRIPTION, &[FIRST.0 + 1], Urgency::Durable);
@@ -140,6 +144,16 @@ async fn a_checkpoint_and_later_changes_are_there_after_a_reopen<S: Durable>(sto
     let store = store.reopen().await.reopen().await;
     let start = Progress::starting_at(Offset(3));
     same("progress", &store.engine().progress.load(SUBSCRIPTION, start).await?, &saved)
+}
+
+async fn the_mark_of_the_clock_is_there_after_a_reopen<S: Durable>(store: S) -> Check {
+    let uptime = Some(Uptime { boot: 7, time: Moment(9) });
+    let clock = Some(ClockMark { wall: Timestamp(1_800_000_000_000_000), uptime });
+    let engine = store.engine();
+    engine.progress.checkpoint(Checkpoint { clock, ..Checkpoint::default() }).await?;
+    drop(engine);
+    let store = store.reopen().await.reopen().await;
+    same("mark", &store.engine().progress.clock_mark().await?, &clock)
 }
 
 async fn a_seek_is_there_after_a_reopen<S: Durable>(store: S) -> Check {

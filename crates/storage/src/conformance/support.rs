@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use domain::{
     Epoch, Message, Offset, OffsetRange, ProgressChange, Record, SubscriptionId, Timestamp,
     TopicId, message,
 };
+use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{Check, Seen};
 use crate::{
-    Append, Commit, Engine, Error, Keep, Kind, Listener, NewRecord, Position, ReadLimit, Result,
-    Urgency,
+    Append, Commit, Engine, Error, Keep, Kind, Listener, NewRecord, Position, ReadLimit, Receipt,
+    Result, Urgency,
 };
 
 pub(super) const FIRST: Offset = Offset(1_000);
@@ -162,6 +165,11 @@ pub(super) struct Notes {
     pub(super) ends: Mutex<Vec<(TopicId, Offset)>>,
     pub(super) behind: Mutex<Vec<String>>,
     pub(super) engine: Mutex<Option<Engine>>,
+    /// The receipt of the commit whose end is told next.
+    pub(super) receipt: Mutex<Option<Receipt>>,
+    /// Ends that were told before their receipt had resolved.
+    pub(super) unanswered: Mutex<Vec<Offset>>,
+    heard: Notify,
 }
 
 impl Notes {
@@ -171,11 +179,28 @@ impl Notes {
         engine.log.listen(Arc::clone(&notes) as Arc<dyn Listener>);
         notes
     }
+
+    /// Waits until it was told this end of `topic`.
+    pub(super) async fn hears_of(&self, topic: TopicId, end: Offset) -> Check {
+        let told = async {
+            while !self.ends.lock().contains(&(topic, end)) {
+                self.heard.notified().await;
+            }
+        };
+        let told = tokio::time::timeout(Duration::from_secs(30), told).await;
+        hold(told.is_ok(), || format!("was never told the end {end}"))
+    }
 }
 
 impl Listener for Notes {
     fn visible(&self, ends: &[(TopicId, Offset)]) {
         self.ends.lock().extend_from_slice(ends);
+        if let Some(receipt) = self.receipt.lock().take()
+            && receipt.now_or_never().is_none()
+        {
+            self.unanswered.lock().extend(ends.iter().map(|(_, end)| *end));
+        }
+        self.heard.notify_one();
         if let Some(engine) = &*self.engine.lock() {
             for (topic, end) in ends {
                 let shown = engine.log.end(*topic);

@@ -62,7 +62,8 @@ impl Committer {
         self.shared.figures.note_group(started.elapsed(), messages, bytes, log_bytes);
     }
 
-    /// Makes a durable group visible, then tells the listener, then answers.
+    /// Makes a durable group visible, then answers, then tells the listener: who published hears
+    /// of it before whoever waits for it is woken.
     fn publish(&mut self, group: Sealed, written: Written) {
         let bytes = group.bytes.freeze();
         if !group.changes.is_empty() {
@@ -93,6 +94,7 @@ impl Committer {
         }
         self.shared.ring.lock().push(written.number, bytes, topics);
         self.shared.position.store(written.number, Ordering::Release);
+        self.answer(group.answers, group.queued_bytes);
         if let Some(listener) = self.shared.listener.get() {
             if !self.ends.is_empty() {
                 listener.visible(&self.ends);
@@ -102,7 +104,6 @@ impl Committer {
             }
         }
         self.ends.clear();
-        self.answer(group.answers, group.queued_bytes);
     }
 
     fn note_end(&mut self, topic: TopicId, end: Offset) {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::{Offset, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Moment, Offset, SubscriptionId, Timestamp, TopicId, Uptime};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
 
@@ -56,6 +56,13 @@ pub(super) enum Meta {
     Secret,
     /// The first group that was written without being synced by itself; 0 = there is none.
     Unsynced,
+    /// Not zero in a copy that nobody has taken into use.
+    Copy,
+    /// The mark of the clock: the time as far as it is believed.
+    Clock,
+    /// In which life of the machine that was, and how long after its beginning; zero = not known.
+    ClockBoot,
+    ClockUptime,
 }
 
 impl Meta {
@@ -69,6 +76,10 @@ impl Meta {
             Self::Serial => "serial",
             Self::Secret => "secret",
             Self::Unsynced => "unsynced",
+            Self::Copy => "copy",
+            Self::Clock => "clock",
+            Self::ClockBoot => "clock_boot",
+            Self::ClockUptime => "clock_uptime",
         }
     }
 }
@@ -203,6 +214,16 @@ impl Database {
         })
     }
 
+    /// Whether it is a copy that nobody has taken into use.
+    pub(super) fn is_copy(&self) -> Result<bool> {
+        Ok(get_meta(&*self.connection()?, Meta::Copy)?.unwrap_or(0) != 0)
+    }
+
+    /// Takes it for a copy that nobody has taken into use.
+    pub(super) fn mark_copy(&self) -> Result<()> {
+        self.write(|transaction| put_meta(transaction, Meta::Copy, 1))
+    }
+
     /// The count of changes of entries.
     pub(super) fn serial(&self) -> Result<u64> {
         Ok(get_meta(&*self.connection()?, Meta::Serial)?.unwrap_or(0))
@@ -256,10 +277,21 @@ impl Database {
         let copy = Self::of(Connection::open(path)?, path);
         copy.write(|transaction| {
             let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + OPENS_AHEAD;
-            put_meta(transaction, Meta::Opens, opens)
+            put_meta(transaction, Meta::Opens, opens)?;
+            put_meta(transaction, Meta::Copy, 1)
         })?;
         copy.close();
         sync_file(path)
+    }
+
+    /// The mark of the clock that was saved last.
+    pub(super) fn clock_mark(&self) -> Result<Option<ClockMark>> {
+        let connection = self.connection()?;
+        let Some(wall) = get_meta(&connection, Meta::Clock)? else { return Ok(None) };
+        let boot = get_meta(&connection, Meta::ClockBoot)?.filter(|&boot| boot != 0);
+        let time = get_meta(&connection, Meta::ClockUptime)?.unwrap_or(0);
+        let uptime = boot.map(|boot| Uptime { boot, time: Moment(time) });
+        Ok(Some(ClockMark { wall: Timestamp(wall), uptime }))
     }
 
     /// The checkpointed progress of a subscription, as it was encoded.
@@ -428,6 +460,17 @@ pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusql
     let [id, next, low, last_time] = [id.0, next.0, low.0, last_time.0].map(u64::cast_signed);
     statement.execute([id, next, low, last_time, topic.sum().value()])?;
     Ok(())
+}
+
+/// Writes the mark of the clock.
+pub(super) fn put_clock_mark(
+    transaction: &Transaction<'_>,
+    mark: &ClockMark,
+) -> rusqlite::Result<()> {
+    let (boot, time) = mark.uptime.map_or((0, 0), |uptime| (uptime.boot, uptime.time.0));
+    put_meta(transaction, Meta::Clock, mark.wall.0)?;
+    put_meta(transaction, Meta::ClockBoot, boot)?;
+    put_meta(transaction, Meta::ClockUptime, time)
 }
 
 /// Writes a number of the `meta` table.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use domain::{Offset, Progress, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Offset, Progress, SubscriptionId, Timestamp, TopicId};
 use futures::FutureExt;
 use tokio::sync::{oneshot, watch};
 
-use super::database::{Meta, TopicRow, put_meta, put_progress, put_topic};
+use super::database::{Meta, TopicRow, put_clock_mark, put_meta, put_progress, put_topic};
 use super::scan::{corrupt, unavailable};
 use super::store::{Shared, Store, blocking};
 use super::{definitions, read, trimmer};
@@ -96,6 +96,18 @@ impl ProgressStore for Store {
     fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>> {
         blocking(&self.shared, move |shared| save(shared, &checkpoint))
     }
+
+    fn is_copy(&self) -> bool {
+        self.shared.is_copy()
+    }
+
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
+        blocking(&self.shared, move |shared| shared.raise(&topics))
+    }
+
+    fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
+        blocking(&self.shared, |shared| shared.database.clock_mark())
+    }
 }
 
 fn load(shared: &Shared, subscription: SubscriptionId, start: Progress) -> Result<Progress> {
@@ -137,6 +149,9 @@ fn save(shared: &Shared, checkpoint: &Checkpoint) -> Result<()> {
         }
         for (_, row) in &topics {
             put_topic(transaction, *row)?;
+        }
+        if let Some(mark) = &checkpoint.clock {
+            put_clock_mark(transaction, mark)?;
         }
         put_meta(transaction, Meta::Checkpoint, position)
     })?;

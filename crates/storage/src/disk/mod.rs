@@ -38,6 +38,8 @@ mod descriptors;
 mod engine;
 mod files;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod index;
 mod keeper;
@@ -74,6 +76,10 @@ use crate::{Engine, Error, HISTORY_BYTES_DEFAULT, Result};
 
 /// The SQLite file in a data folder.
 const DATABASE: &str = "store.sqlite";
+
+/// Who restores a folder otherwise than from a backup leaves a file of this name in it: what is in
+/// it is then taken for a copy, as a backup is.
+pub const RESTORED: &str = "restored";
 
 /// When a commit counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,8 +204,23 @@ pub fn open(folder: &Path, options: Options) -> Result<Opened> {
     let lock = real::FolderLock::take(folder)?;
     private::repair(folder);
     let disk = Arc::new(real::RealDisk::new(folder));
+    take_for_copy(folder)?;
     open_with(disk, &folder.join(DATABASE), options, Some(lock))
         .map_err(|error| within(folder, error))
+}
+
+/// Notes in the store of `folder` that it is a copy, if somebody left word of that.
+fn take_for_copy(folder: &Path) -> Result<()> {
+    let (word, database) = (folder.join(RESTORED), folder.join(DATABASE));
+    if !word.exists() || !database.exists() {
+        return Ok(());
+    }
+    let database = database::Database::open(&database)?;
+    if database.format()?.is_some() {
+        database.mark_copy()?;
+    }
+    database.close();
+    std::fs::remove_file(&word).map_err(scan::unavailable)
 }
 
 /// Opens a store whose log and segments are on `disk`, without a lock. For tests.
@@ -224,13 +245,27 @@ fn open_with(
     let attempts = database.with_file_name(attempts::FILE);
     let attempts = attempts::History::new(attempts, options.attempt_bytes_max);
     let database = open_database(database, &keeper)?;
-    let recovered = recovery::recover(disk.as_ref(), &database, &keeper)?;
+    let mut recovered = recovery::recover(disk.as_ref(), &database, &keeper)?;
+    let is_copy = database.is_copy()?;
+    if is_copy {
+        recovery::begin_file(disk.as_ref(), &keeper, &mut recovered)?;
+    }
     let unsynced = (options.durability == Durability::Os).then_some(recovered.number + 1);
     let opens = keeper.for_database(|| database.raise_opens(unsynced))?;
     let serial = database.serial()?;
     let recovery = recovered.report;
-    let parts =
-        store::Parts { options, disk, database, attempts, keeper, room, lock, opens, serial };
+    let parts = store::Parts {
+        options,
+        disk,
+        database,
+        attempts,
+        keeper,
+        room,
+        lock,
+        opens,
+        serial,
+        is_copy,
+    };
     let store = Arc::new(store::Store::start(parts, recovered)?);
     let log: Arc<store::Store> = Arc::clone(&store);
     let catalogue: Arc<store::Store> = Arc::clone(&store);

@@ -82,6 +82,18 @@ impl Queue {
         Claim { epoch: head.epoch, next: head.next, last_publish_time: head.last_time }
     }
 
+    /// Whether a topic that was claimed goes on at `next`: nothing was appended that is not there.
+    pub(super) fn is_at(&self, topic: TopicId, next: Offset) -> bool {
+        self.state.lock().heads.get(&topic).is_none_or(|head| head.next == next)
+    }
+
+    /// Has the next record of a topic take the offset `next`.
+    pub(super) fn raise(&self, topic: TopicId, next: Offset) {
+        if let Some(head) = self.state.lock().heads.get_mut(&topic) {
+            head.next = next;
+        }
+    }
+
     /// Checks and queues `commit`. `full` = appends are refused.
     pub(super) fn commit(&self, mut commit: Commit, full: bool, durable: Position) -> Receipt {
         let bytes = bytes_max(&commit);

@@ -113,6 +113,25 @@ fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<
     Ok(Replay::new(&stored, &files).into_recovered(files, 0))
 }
 
+/// Goes on in a new log file, so that a trim can empty all others. An empty one is as good.
+pub(super) fn begin_file(
+    disk: &dyn Disk,
+    keeper: &Keeper,
+    recovered: &mut Recovered,
+) -> Result<()> {
+    let Some(last) = recovered.files.last().filter(|_| recovered.at > BLOCK_BYTES) else {
+        return Ok(());
+    };
+    let (sequence, first_group) = (last.header.sequence + 1, recovered.number + 1);
+    let file = keeper
+        .first_file()
+        .and_then(|free| begin(disk, &free, sequence, first_group, |act| act()))
+        .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
+    recovered.files.push(Arc::new(file));
+    recovered.at = BLOCK_BYTES;
+    Ok(())
+}
+
 /// The files below the lowest live one, which a trim had no time to remove, and the live ones.
 fn live_files(disk: &dyn Disk, lowest: u64) -> Result<(Vec<u64>, Vec<Arc<WalFile>>)> {
     let (stale, live): (Vec<_>, Vec<_>) =

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::attempts::History;
 use super::committer::Committer;
-use super::database::{Database, Meta, put_meta};
+use super::database::{Database, Meta, TopicRow, put_meta, put_topic};
 use super::files::Files;
 use super::group::tail_groups_bytes;
 use super::keeper::Keeper;
@@ -57,6 +57,8 @@ pub(super) struct Shared {
     epoch: Epoch,
     /// Held while a topic is claimed or forgotten.
     claims: Mutex<()>,
+    /// Whether this is a copy that nobody has taken into use.
+    is_copy: AtomicBool,
     /// Why nothing is written any more.
     stopped: OnceLock<Error>,
     room: Arc<Notify>,
@@ -74,6 +76,8 @@ pub(super) struct Parts {
     pub lock: Option<FolderLock>,
     /// How often the store was opened, this time included.
     pub opens: u64,
+    /// Whether it is a copy that nobody has taken into use.
+    pub is_copy: bool,
     /// The count of changes of entries.
     pub serial: u64,
 }
@@ -116,6 +120,7 @@ impl Store {
             changes: watch::Sender::new(parts.serial),
             epoch: Epoch(parts.opens * CLAIMS_MAX),
             claims: Mutex::new(()),
+            is_copy: AtomicBool::new(parts.is_copy),
             stopped: OnceLock::new(),
             room: parts.room,
             lock: Mutex::new(parts.lock),
@@ -282,6 +287,38 @@ impl Shared {
         let _one_at_a_time = self.claims.lock();
         let topic = self.topics.get_or_make(topic, first);
         Ok(self.queue.claim(topic, self.epoch))
+    }
+
+    pub(super) fn is_copy(&self) -> bool {
+        self.is_copy.load(Ordering::Acquire)
+    }
+
+    /// Has the next records of these topics take these offsets.
+    pub(super) fn raise(&self, raised: &[(TopicId, Offset)]) -> Result<()> {
+        let _one_at_a_time = self.claims.lock();
+        let mut rows = Vec::with_capacity(raised.len());
+        for &(id, next) in raised {
+            let topic = self.topics.get(id).ok_or(Error::NotFound)?;
+            let is_in_log = topic.state().log.first().is_some();
+            let row = TopicRow::of(&topic);
+            if is_in_log || next < row.next || !self.queue.is_at(id, row.next) {
+                return Err(Error::Conflict);
+            }
+            let low = if row.low == row.next { next } else { row.low };
+            rows.push((topic, TopicRow { next, low, ..row }));
+        }
+        self.write(|transaction| {
+            rows.iter().try_for_each(|(_, row)| put_topic(transaction, *row))?;
+            put_meta(transaction, Meta::Copy, 0)
+        })?;
+        for (topic, row) in rows {
+            let mut state = topic.state();
+            (state.end, state.saved) = (row.next, Some(row));
+            drop(state);
+            self.queue.raise(row.id, row.next);
+        }
+        self.is_copy.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Forgets those of `topics` that are still unclaimed, after `record` made it durable.

@@ -23,8 +23,8 @@ use crate::{
 
 /// The log of all topics.
 ///
-/// A commit takes effect inside `commit`; the herald's thread then tells the listener and answers
-/// the caller, because a caller may hold locks that the listener wants.
+/// A commit takes effect inside `commit`; the herald's thread then answers the caller and tells
+/// the listener, because a caller may hold locks that the listener wants.
 pub(super) struct Log {
     state: Arc<Mutex<State>>,
     options: Options,
@@ -144,12 +144,12 @@ fn encoded(append: &Append) -> Vec<Record> {
 
 fn herald_news(news: &Receiver<News>, listener: &OnceLock<Arc<dyn Listener>>) {
     for News { ends, position, answer } in news {
-        if let Some(listener) = listener.get().filter(|_| !ends.is_empty()) {
-            listener.visible(&ends);
-        }
         if let Some(answer) = answer {
             // The caller may have stopped waiting.
             drop(answer.send(Ok(position)));
+        }
+        if let Some(listener) = listener.get().filter(|_| !ends.is_empty()) {
+            listener.visible(&ends);
         }
     }
 }

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use domain::{
-    Epoch, Offset, OffsetRange, Progress, ProgressChange, Record, SubscriptionId, Timestamp,
-    TopicId,
+    ClockMark, Epoch, Offset, OffsetRange, Progress, ProgressChange, Record, SubscriptionId,
+    Timestamp, TopicId,
 };
 use parking_lot::Mutex;
 
@@ -64,6 +64,8 @@ struct State {
     checkpoint: Position,
     /// Bytes of all record bodies kept.
     bytes: usize,
+    /// The mark of the clock, as last saved.
+    clock: Option<ClockMark>,
 }
 
 /// One topic's records, with gaps where a trim dropped some.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use domain::{Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
 use futures::FutureExt;
 use futures::future::ready;
 use parking_lot::Mutex;
@@ -57,6 +57,7 @@ impl ProgressStore for Store {
             return ready(Err(Error::Unavailable(Arc::new(what)))).boxed();
         }
         state.checkpoint = state.checkpoint.max(checkpoint.position);
+        state.clock = checkpoint.clock.or(state.clock);
         for (subscription, progress) in checkpoint.progress {
             state.progress.entry(subscription).or_default().checkpoint = Some(progress);
         }
@@ -67,5 +68,29 @@ impl ProgressStore for Store {
             saved.changes.retain(|(position, _)| *position > checkpoint.position);
         }
         ready(Ok(())).boxed()
+    }
+
+    fn is_copy(&self) -> bool {
+        false
+    }
+
+    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
+        let mut state = self.state.lock();
+        let is_used = |(id, next): &(TopicId, Offset)| {
+            state.topics.get(id).is_none_or(|one| *next < one.next)
+        };
+        if topics.iter().any(is_used) {
+            return ready(Err(Error::Conflict)).boxed();
+        }
+        for (id, next) in topics {
+            if let Some(topic) = state.topics.get_mut(&id) {
+                topic.next = next;
+            }
+        }
+        ready(Ok(())).boxed()
+    }
+
+    fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
+        ready(Ok(self.state.lock().clock)).boxed()
     }
 }

@@ -128,7 +128,7 @@ impl World {
         let position = broker.engine.log.position();
         let progress = vec![(EXACT.0, broker.exact.clone()), (ORDINARY.0, broker.ordinary.clone())];
         broker.engine.log.commit(Commit::barrier()).await?;
-        let checkpoint = Checkpoint { position, progress, forgotten: Vec::new() };
+        let checkpoint = Checkpoint { position, progress, forgotten: Vec::new(), clock: None };
         broker.engine.progress.checkpoint(checkpoint).await?;
         let readers = vec![broker.exact.clone(), broker.ordinary.clone()];
         let keep = crate::owner::Unacked::by(TOPIC, readers);

@@ -48,13 +48,13 @@ async fn a_record_is_visible_only_after_its_group_is_synced() {
     let read = owner.engine.log.read(topic, end, WIDE).await.expect("a read");
     assert!(read.records.is_empty() && read.covered.is_empty(), "{read:?}");
     assert_eq!(owner.engine.log.end(topic), end);
-    assert_eq!(ears.ends.lock().get(&topic), Some(&end));
+    ears.hears_of(topic, end).await;
     let mut waiting = Box::pin(owner.settle(commit));
     assert!((&mut waiting).now_or_never().is_none(), "answered before it was synced");
     bed.disk.release();
     waiting.await.expect("published");
     assert_eq!(owner.engine.log.end(topic), end.next());
-    assert_eq!(ears.ends.lock().get(&topic), Some(&end.next()));
+    ears.hears_of(topic, end.next()).await;
     bed.close();
 }
 
@@ -153,7 +153,7 @@ async fn frames_of_unknown_and_forgotten_subscriptions_are_ignored() {
     let position = owner.engine.log.commit(commit.clone()).await.expect("taken");
     let known = owner.subscriptions.iter();
     let progress = known.map(|known| (known.id, known.progress())).collect();
-    let gone = Checkpoint { position, progress, forgotten: vec![forgotten] };
+    let gone = Checkpoint { position, progress, forgotten: vec![forgotten], clock: None };
     owner.engine.progress.checkpoint(gone).await.expect("a checkpoint");
     owner.engine.log.commit(commit).await.expect("taken");
     let (mark, history) = (owner.history.mark(), owner.history);

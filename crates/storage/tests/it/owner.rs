@@ -251,7 +251,7 @@ impl Owner {
     pub(crate) fn checkpoint_chore(&self) -> storage::Future<Result<()>> {
         let position = self.engine.log.position();
         let progress = self.subscriptions.iter().map(|one| (one.id, one.progress())).collect();
-        let checkpoint = Checkpoint { position, progress, forgotten: Vec::new() };
+        let checkpoint = Checkpoint { position, progress, forgotten: Vec::new(), clock: None };
         let engine = self.engine.clone();
         let barrier = engine.log.commit(Commit::barrier());
         async move {

@@ -76,7 +76,8 @@ pub(crate) struct Ears {
     failed: AtomicUsize,
     pressed: AtomicUsize,
     failure: Notify,
-    pub(crate) ends: parking_lot::Mutex<BTreeMap<TopicId, Offset>>,
+    ends: parking_lot::Mutex<BTreeMap<TopicId, Offset>>,
+    heard: Notify,
 }
 
 impl Ears {
@@ -94,6 +95,17 @@ impl Ears {
         self.pressed.load(Ordering::SeqCst)
     }
 
+    /// Waits until this is the end that was told last, which comes after the answer.
+    pub(crate) async fn hears_of(&self, topic: TopicId, end: Offset) {
+        let told = async {
+            while self.ends.lock().get(&topic) != Some(&end) {
+                self.heard.notified().await;
+            }
+        };
+        let told = tokio::time::timeout(std::time::Duration::from_secs(30), told).await;
+        assert!(told.is_ok(), "told {:?} instead of {end}", self.ends.lock().get(&topic));
+    }
+
     /// Waits until the log is said to have failed.
     pub(crate) async fn wait_for_failure(&self) {
         let told = self.failure.notified();
@@ -106,6 +118,7 @@ impl Ears {
 impl Listener for Ears {
     fn visible(&self, ends: &[(TopicId, Offset)]) {
         self.ends.lock().extend(ends.iter().copied());
+        self.heard.notify_one();
     }
 
     fn pressed(&self) {

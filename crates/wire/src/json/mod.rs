@@ -20,6 +20,10 @@ pub use parse::parse;
 /// inside a topic takes three levels of protobuf for each of JSON, and decoders stop at 100.
 pub const DEPTH_MAX: usize = 32;
 
+/// How many values one text may hold, objects and lists among them. The largest publish that is
+/// allowed, 1,000 messages with 100 attributes each, has half of it.
+pub const VALUES_MAX: usize = 210_000;
+
 /// Reads a message from JSON text.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     from_value(parse(text)?)

@@ -5,14 +5,17 @@ use std::fmt::{Formatter, Result as FmtResult};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{DEPTH_MAX, JsonError};
+use super::{DEPTH_MAX, JsonError, VALUES_MAX};
 
-/// Reads JSON text into a tree. Names given twice in one object, nesting beyond [`DEPTH_MAX`]
-/// and anything after the value are errors; those of syntax say line and column.
+/// Reads JSON text into a tree. Names given twice in one object, nesting beyond [`DEPTH_MAX`], more
+/// than [`VALUES_MAX`] values and anything after the value are errors; those of syntax say line and
+/// column.
 pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let mut path = Vec::new();
-    let parsed = Node { path: &mut path }.deserialize(&mut reader);
+    let mut values_left = VALUES_MAX;
+    let node = Node { path: &mut path, values_left: &mut values_left };
+    let parsed = node.deserialize(&mut reader);
     let parsed = parsed.and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|error| locate(&error, &path))
 }
@@ -38,17 +41,28 @@ enum Step {
 /// Reads one value. `path` leads to it; after an error it leads to the place of the error.
 struct Node<'a> {
     path: &'a mut Vec<Step>,
+    /// How many values more there may be: three bytes of text are ten times as many here.
+    values_left: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        let Some(left) = self.values_left.checked_sub(1) else {
+            return Err(D::Error::custom(format_args!("more than {VALUES_MAX} values")));
+        };
+        *self.values_left = left;
         reader.deserialize_any(self)
     }
 }
 
 impl Node<'_> {
+    /// What reads a value inside of this one.
+    fn inner(&mut self) -> Node<'_> {
+        Node { path: self.path, values_left: self.values_left }
+    }
+
     fn check_depth<E: Error>(&self) -> Result<(), E> {
         if self.path.len() >= DEPTH_MAX {
             return Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep")));
@@ -92,12 +106,12 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Value::String(text))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
         self.check_depth()?;
         let mut values = Vec::new();
         loop {
             self.path.push(Step::Item(values.len()));
-            let item = items.next_element_seed(Node { path: &mut *self.path })?;
+            let item = items.next_element_seed(self.inner())?;
             self.path.pop();
             match item {
                 Some(value) => values.push(value),
@@ -106,7 +120,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
         self.check_depth()?;
         let mut values = Map::new();
         while let Some(name) = members.next_key::<String>()? {
@@ -115,7 +129,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             if duplicate {
                 return Err(A::Error::custom("given twice"));
             }
-            let value = members.next_value_seed(Node { path: &mut *self.path })?;
+            let value = members.next_value_seed(self.inner())?;
             self.path.pop();
             values.insert(name, value);
         }

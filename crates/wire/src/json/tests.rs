@@ -321,3 +321,14 @@ fn what_has_no_json_form_is_an_error() {
     let time = Some(Timestamp { seconds: i64::MAX, nanos: 0 });
     assert!(to_vec(&PubsubMessage { publish_time: time, ..Default::default() }).is_err());
 }
+
+#[test]
+fn values_are_counted_before_they_are_built() {
+    let list = |count: usize| format!("[{}0]", "0,".repeat(count - 2));
+    assert!(parse(list(VALUES_MAX).as_bytes()).is_ok());
+    let fault = parse(list(VALUES_MAX + 1).as_bytes()).unwrap_err();
+    assert_eq!(fault.message.split(" at ").next(), Some("more than 210000 values"), "{fault}");
+    let nested = format!("{{\"messages\":[{}{{}}]}}", "{},".repeat(VALUES_MAX));
+    let fault = parse(nested.as_bytes()).unwrap_err();
+    assert!(fault.to_string().starts_with("messages["), "{fault}");
+}

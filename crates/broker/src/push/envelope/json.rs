@@ -56,7 +56,8 @@ pub(super) fn put_message(
     if has_attributes {
         out.extend_from_slice(b"},");
     }
-    if !data.is_empty() {
+    // Receivers that were written against Google's expect it in a push, also where it is empty.
+    if !data.is_empty() || spelling == Spelling::Twice {
         out.extend_from_slice(b"\"data\":\"");
         put_base64(out, data);
         out.extend_from_slice(b"\",");

@@ -1,9 +1,8 @@
 //! What is told about a message in headers where its data is sent alone.
 
 use domain::message::{Malformed, Part, parts};
-use domain::push::is_reserved_header;
+use domain::push::is_attribute_header;
 use domain::{Record, SubscriptionName};
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::rfc3339;
@@ -25,8 +24,9 @@ impl Metadata {
     }
 
     /// Adds what is told about `record`. Attributes that make no header are left out, and so are
-    /// those that would take the place of one that is there: whoever publishes does not decide
-    /// what the subscription's owner has set.
+    /// those that a receiver would act upon (`is_attribute_header`) and those that would take the
+    /// place of one that is there: whoever publishes does not decide what the subscription's owner
+    /// has set.
     pub(super) fn put(
         &self,
         record: &Record,
@@ -60,8 +60,7 @@ impl Metadata {
 
 fn put_attribute(key: &str, value: &str, headers: &mut HeaderMap) {
     if let (Ok(name), Ok(value)) = (key.parse::<HeaderName>(), HeaderValue::from_str(value))
-        && !is_reserved_header(&name)
-        && name != AUTHORIZATION
+        && is_attribute_header(&name)
         && !headers.contains_key(&name)
     {
         headers.insert(name, value);

@@ -55,7 +55,8 @@ fn request(settings: &Subscription, leases: &[Lease], chain: Option<Chain>) -> R
     } else {
         Vec::new()
     };
-    let parcel = Parcel { leases, messages: &messages, chain };
+    let order = Order { chain, links: Vec::new() };
+    let parcel = Parcel { leases, messages: &messages, order: &order };
     template.request(&parcel, TIME, None, TIMEOUT).unwrap()
 }
 
@@ -95,7 +96,7 @@ fn a_wrapped_message_is_googles_envelope() {
 }
 
 #[test]
-fn what_is_empty_is_left_out() {
+fn what_is_empty_is_left_out_but_for_the_data() {
     let settings = settings("http://localhost/");
     let only_data = request(&settings, &[lease(1, &published(b"x", &[], ""))], None);
     let only_attributes = request(&settings, &[lease(1, &published(b"", &[("", "")], ""))], None);
@@ -105,7 +106,10 @@ fn what_is_empty_is_left_out() {
         r#""subscription":"projects/p/subscriptions/sub"}"#,
     );
     assert_eq!(text(&only_data), format!(r#"{{"message":{{"data":"eA==",{times}"#));
-    assert_eq!(text(&only_attributes), format!(r#"{{"message":{{"attributes":{{"":""}},{times}"#));
+    assert_eq!(
+        text(&only_attributes),
+        format!(r#"{{"message":{{"attributes":{{"":""}},"data":"",{times}"#)
+    );
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn a_batch_is_an_array_also_of_one() {
     let chain = Some(Chain { previous: Some(Offset(4)), epoch: 9 });
     let message = published(b"x", &[], "k");
     let leases = [lease(5, &message), lease(6, &message), lease(8, &message)];
-    for (sent, id) in [(1, "5"), (2, "5-6"), (3, "5-8")] {
+    for (sent, id) in [(1, "5"), (2, "5-6-"), (3, "5-8-")] {
         let request = request(&settings, &leases[..sent], chain);
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let ids: Vec<_> =
@@ -128,8 +132,68 @@ fn a_batch_is_an_array_also_of_one() {
         assert_eq!(headers["postrider-sequence"], "5");
         assert_eq!(headers["postrider-previous-sequence"], "4");
         assert_eq!(headers["postrider-epoch"], "9");
-        assert_eq!(headers["webhook-id"], id);
+        assert!(headers["postrider-batch-id"].starts_with(id), "{headers:?}");
+        assert_eq!(headers["webhook-id"], headers["postrider-batch-id"]);
     }
+}
+
+/// What `webhook-id` calls these messages.
+fn webhook_id(leases: &[Lease]) -> String {
+    let mut settings = settings("http://localhost/");
+    settings.signing = Some(Signing::new(Secret::new(&[7; 24])));
+    settings.batch = Some(BatchPush::default());
+    headers(&request(&settings, leases, None))["webhook-id"].to_owned()
+}
+
+#[test]
+fn a_message_keeps_its_webhook_id_when_it_is_replayed() {
+    let plain = published(b"x", &[], "");
+    assert_eq!(webhook_id(&[lease(5, &plain)]), "5");
+    let replayed = published(b"x", &[("original_message_id", "5")], "");
+    assert_eq!(webhook_id(&[lease(900, &replayed)]), "5");
+    // A dead letter is a message of its own; and an id is a number, whoever wrote it.
+    let subscription = ("original_subscription", "projects/p/subscriptions/s");
+    let letter = published(b"x", &[("original_message_id", "5"), subscription], "");
+    let odd = published(b"x", &[("original_message_id", "5\r\nx: y")], "");
+    for message in [letter, odd] {
+        assert_eq!(webhook_id(&[lease(900, &message)]), "900");
+    }
+}
+
+#[test]
+fn several_messages_have_a_webhook_id_that_none_of_them_and_no_others_have() {
+    let message = published(b"x", &[], "");
+    let of = |ids: &[u64]| {
+        let leases: Vec<Lease> = ids.iter().map(|id| lease(*id, &message)).collect();
+        webhook_id(&leases)
+    };
+    let all = [&[5][..], &[8], &[5, 6, 8], &[5, 8], &[5, 7, 8]].map(of);
+    for (at, one) in all.iter().enumerate() {
+        assert!(!all[..at].contains(one), "{all:?}");
+    }
+    assert_eq!(of(&[5, 6, 8]), all[2], "sent again it has the same");
+    let replayed = published(b"x", &[("original_message_id", "5")], "");
+    let replays = [lease(900, &replayed), lease(901, &message)];
+    assert!(webhook_id(&replays).starts_with("5-901-"));
+}
+
+#[test]
+fn messages_of_several_lanes_say_each_where_it_stands() {
+    let mut settings = settings("http://localhost/");
+    settings.batch = Some(BatchPush::default());
+    let message = published(b"x", &[], "k");
+    let leases = [lease(5, &message), lease(6, &message), lease(7, &message)];
+    let links = vec![Link::After(Offset(4)), Link::First, Link::Free];
+    let order = Order { chain: Some(Chain { previous: Some(Offset(4)), epoch: 9 }), links };
+    let template = Template::new(&settings, "1").unwrap();
+    let parcel = Parcel { leases: &leases, messages: &[], order: &order };
+    let request = template.request(&parcel, TIME, None, TIMEOUT).unwrap();
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!(body[0]["postrider"], json!({"sequence": "5", "previousSequence": "4"}));
+    assert_eq!(body[1]["postrider"], json!({"sequence": "6"}));
+    assert_eq!(body[2].get("postrider"), None);
+    let headers = headers(&request);
+    assert_eq!((headers["postrider-sequence"], headers["postrider-epoch"]), ("5", "9"));
 }
 
 #[test]
@@ -183,6 +247,9 @@ fn metadata_and_attributes_are_headers_where_they_can_be() {
     let attributes = [
         ("color", "red"),
         ("Content-Type", "text/plain"),
+        ("content-encoding", "gzip"),
+        ("cookie", "session=forged"),
+        ("x-forwarded-for", "10.0.0.1"),
         ("x-mine", "forged"),
         ("user-agent", "forged"),
         ("authorization", "forged"),
@@ -205,7 +272,7 @@ fn metadata_and_attributes_are_headers_where_they_can_be() {
     let request = request(&settings, &leases, None);
     let expected = BTreeMap::from([
         ("color", "red"),
-        ("content-type", "text/plain"),
+        ("content-type", "application/octet-stream"),
         ("user-agent", "postrider-push/1.2.3"),
         ("x-goog-pubsub-delivery-attempt", "2"),
         ("x-goog-pubsub-message-id", "5"),
@@ -256,7 +323,7 @@ fn authorization_is_the_token_or_ones_own_or_user_and_password() {
     let template = Template::new(&settings, "1").unwrap();
     assert_eq!(template.oidc(), Some(("a@b", "https://example.com/x?y=1")));
     let messages = [message_json(&leases[0].record, Spelling::Twice).unwrap()];
-    let parcel = Parcel { leases: &leases, messages: &messages, chain: None };
+    let parcel = Parcel { leases: &leases, messages: &messages, order: &Order::default() };
     let token = HeaderValue::from_static("Bearer t");
     let request = template.request(&parcel, TIME, Some(&token), TIMEOUT).unwrap();
     assert_eq!(request.headers["authorization"], "Bearer t");
@@ -293,7 +360,7 @@ fn a_malformed_record_is_an_error() {
     lease.record.body = Bytes::from_static(b"\x0a\x09cut");
     assert_eq!(message_json(&lease.record, Spelling::Twice), Err(Malformed));
     let template = Template::new(&unwrapped(true), "1").unwrap();
-    let parcel = Parcel { leases: &[lease], messages: &[], chain: None };
+    let parcel = Parcel { leases: &[lease], messages: &[], order: &Order::default() };
     assert!(template.request(&parcel, TIME, None, TIMEOUT).is_err());
 }
 

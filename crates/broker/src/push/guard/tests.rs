@@ -6,10 +6,10 @@ fn vet(guard: &Guard, address: &str) -> Result<(), String> {
 
 fn allowing(networks: &[&str]) -> Guard {
     let allow = networks.iter().map(|net| net.parse().unwrap()).collect();
-    Guard { private_networks: false, allow }
+    Guard { allow, ..Guard::default() }
 }
 
-const PRIVATE: [&str; 55] = [
+const PRIVATE: [&str; 51] = [
     "0.0.0.0",
     "0.1.2.3",
     "10.0.0.1",
@@ -18,8 +18,6 @@ const PRIVATE: [&str; 55] = [
     "100.127.255.255",
     "127.0.0.1",
     "127.255.255.255",
-    "169.254.0.1",
-    "169.254.255.255",
     "172.16.0.1",
     "172.31.255.255",
     "192.0.0.1",
@@ -42,8 +40,6 @@ const PRIVATE: [&str; 55] = [
     "5f00::1",
     "fc00::1",
     "fdff::1",
-    "fe80::1",
-    "febf::1",
     "fec0::1",
     "ff02::1",
     "2001:2::1",
@@ -134,7 +130,7 @@ fn what_is_public_may_be_connected_to() {
 
 #[test]
 fn with_private_networks_all_but_credentials_may_be_connected_to() {
-    let guard = Guard { private_networks: true, allow: vec![] };
+    let guard = Guard { private_networks: true, ..Guard::default() };
     for address in PRIVATE.iter().chain(&PUBLIC) {
         assert_eq!(vet(&guard, address), Ok(()), "{address}");
     }
@@ -148,6 +144,72 @@ fn credentials_of_clouds_are_refused_whatever_is_allowed() {
         let problem = vet(&guard, address).expect_err(address);
         assert!(problem.contains("never"), "{problem}");
     }
+}
+
+const LINK_LOCAL: [&str; 10] = [
+    "169.254.0.1",
+    "169.254.255.255",
+    "fe80::1",
+    "febf::1",
+    "::ffff:169.254.1.2",
+    "::169.254.1.2",
+    "64:ff9b::169.254.1.2",
+    "64:ff9b:1::169.254.1.2",
+    "2002:a9fe:102::1",
+    "2001:0:808:808:0:0:5601:fefd",
+];
+
+#[test]
+fn link_local_addresses_are_refused_whatever_is_allowed_and_however_they_are_written() {
+    let guard = Guard { private_networks: true, ..allowing(&["0.0.0.0/0", "::/0"]) };
+    for address in LINK_LOCAL {
+        let problem = vet(&guard, address).expect_err(address);
+        assert!(problem.contains("link-local") && problem.contains("never"), "{problem}");
+    }
+}
+
+/// What a server that listens on `own` says of pushing to `to`.
+fn vet_own(own: &str, to: &str) -> Result<(), String> {
+    let own = Some(own.parse().unwrap());
+    let guard = Guard { private_networks: true, own, ..allowing(&["0.0.0.0/0", "::/0"]) };
+    guard.vet("example.com", &[to.parse().unwrap()])
+}
+
+#[test]
+fn the_servers_own_address_is_refused_however_it_is_written() {
+    for (own, to) in [
+        ("127.0.0.1:8085", "127.0.0.1:8085"),
+        ("127.0.0.1:8085", "[::ffff:127.0.0.1]:8085"),
+        ("127.0.0.1:8085", "0.0.0.0:8085"),
+        ("127.0.0.1:8085", "[::]:8085"),
+        ("[::1]:8085", "[::1]:8085"),
+        ("10.1.2.3:8085", "10.1.2.3:8085"),
+        ("10.1.2.3:8085", "[64:ff9b::10.1.2.3]:8085"),
+        ("0.0.0.0:8085", "127.0.0.1:8085"),
+        ("0.0.0.0:8085", "127.9.9.9:8085"),
+        ("0.0.0.0:8085", "0.0.0.0:8085"),
+        ("[::]:8085", "127.0.0.1:8085"),
+        ("[::]:8085", "[::1]:8085"),
+    ] {
+        let problem = vet_own(own, to).expect_err(to);
+        assert!(problem.contains("this server itself"), "{own} {to}: {problem}");
+    }
+    for (own, to) in [
+        ("127.0.0.1:8085", "127.0.0.1:8086"),
+        ("127.0.0.1:8085", "127.0.0.2:8085"),
+        ("10.1.2.3:8085", "10.1.2.4:8085"),
+        ("0.0.0.0:8085", "127.0.0.1:80"),
+        ("0.0.0.0:8085", "8.8.8.8:8085"),
+    ] {
+        assert_eq!(vet_own(own, to), Ok(()), "{own} {to}");
+    }
+}
+
+#[test]
+fn a_long_name_does_not_hide_what_to_do() {
+    let name = format!("{}.example.com", "x".repeat(2_000));
+    let problem = Guard::default().vet(&name, &["10.0.0.1:80".parse().unwrap()]).unwrap_err();
+    assert!(problem.len() < 160 && problem.ends_with("add it to push.allow"), "{problem}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Opening a connection: name, guard, permit, TCP, TLS, in this order.
+//! Opening a connection: name, guard, place for a socket, permit, TCP, TLS, in this order.
 
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use domain::Moment;
@@ -21,7 +22,9 @@ use tokio_rustls::TlsConnector;
 use super::allowance::{Allowance, within};
 use super::line::Line;
 use super::permits::Permits;
+use super::pool::Pool;
 use super::resolve::{Lookup, Resolver};
+use super::sockets::{Place, Sockets, are_used_up};
 use super::stream::{Socket, Stream};
 use super::trouble::{self, Stage};
 use super::{SenderError, SenderOptions};
@@ -33,30 +36,49 @@ use crate::push::guard::Guard;
 const TRIES_MAX: usize = 8;
 /// How long a try may take before the next address is tried beside it.
 const TRY_TIME: Duration = Duration::from_millis(250);
+/// That the system gives no more sockets is logged at most this often.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Opens connections.
 pub(super) struct Connector {
     resolver: Resolver,
     guard: Guard,
     permits: Permits,
+    sockets: Arc<Sockets>,
+    /// Its connections make room for new ones.
+    pool: Arc<Pool>,
     tls: TlsConnector,
     connect_timeout: Duration,
     clock: Arc<dyn Clock>,
+    /// When it was logged last that there are no sockets, and 1; 0 = never.
+    logged: AtomicU64,
+}
+
+/// No connection came about.
+enum Unconnected {
+    /// It is the endpoint's doing, in words.
+    Refused(String),
+    /// The system gives this process no more sockets.
+    NoSocket(io::Error),
 }
 
 impl Connector {
     pub(super) fn new(
         options: &SenderOptions,
         lookup: Arc<dyn Lookup>,
+        (sockets, pool): (Arc<Sockets>, Arc<Pool>),
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SenderError> {
         Ok(Self {
             resolver: Resolver::new(lookup, Arc::clone(&clock)),
             guard: options.guard.clone(),
             permits: Permits::new(options.connects_max, options.connects_per_host_max),
+            sockets,
+            pool,
             tls: tls(options.ca_file.as_deref())?,
             connect_timeout: options.connect_timeout,
             clock,
+            logged: AtomicU64::new(0),
         })
     }
 
@@ -67,27 +89,45 @@ impl Connector {
         allowance: &mut Allowance<'_>,
     ) -> Result<Box<Line>, NoAnswer> {
         let (host, timeout) = (endpoint.host(), allowance.timeout());
+        let addresses = self.vetted(endpoint, allowance).await?;
+        let place = allowance.wait(self.sockets.take(|| self.pool.make_room())).await.flatten();
+        let place = place.ok_or_else(|| trouble::crowded(endpoint))?;
+        let permit = allowance.wait(self.permits.acquire(host)).await;
+        let permit = permit.ok_or_else(|| trouble::throttled(endpoint))?;
+        let opened = allowance.spend(self.connect(endpoint, &addresses, place)).await;
+        match &opened {
+            // Nothing was learnt about the host.
+            Some(Err(none)) if none.is_ours => drop(permit),
+            opened => permit.note(matches!(opened, Some(Ok(_)))),
+        }
+        opened.unwrap_or_else(|| Err(trouble::timeout(endpoint, Stage::Connect, timeout)))
+    }
+
+    /// The addresses of the endpoint's host, which all may be connected to.
+    pub(super) async fn vetted(
+        &self,
+        endpoint: &Endpoint,
+        allowance: &mut Allowance<'_>,
+    ) -> Result<Vec<SocketAddr>, NoAnswer> {
+        let (host, timeout) = (endpoint.host(), allowance.timeout());
         let found = self.resolver.addresses(host, allowance).await;
         let found = found.map_err(|why| trouble::no_address(endpoint, &why, timeout))?;
         let addresses: Vec<SocketAddr> =
             found.iter().map(|address| SocketAddr::new(*address, endpoint.port())).collect();
         self.guard.vet(host, &addresses).map_err(trouble::blocked)?;
-        let permit = allowance.wait(self.permits.acquire(host)).await;
-        let permit = permit.ok_or_else(|| trouble::throttled(endpoint))?;
-        let opened = allowance.spend(self.connect(endpoint, &addresses)).await;
-        permit.note(matches!(opened, Some(Ok(_))));
-        opened.unwrap_or_else(|| Err(trouble::timeout(endpoint, Stage::Connect, timeout)))
+        Ok(addresses)
     }
 
     async fn connect(
         &self,
         endpoint: &Endpoint,
         addresses: &[SocketAddr],
+        place: Place,
     ) -> Result<Box<Line>, NoAnswer> {
         // One bound for TCP and TLS together: so long is a permit held.
         let until = self.clock.now().plus(self.connect_timeout);
-        let (stream, address) = self.reach(endpoint, addresses, until).await?;
-        let stream = self.secure(endpoint, stream, address, until).await?;
+        let (socket, address) = self.reach(endpoint, addresses, place, until).await?;
+        let stream = self.secure(endpoint, socket, address, until).await?;
         let host = host_header(endpoint);
         let host = host.map_err(|problem| trouble::connect(endpoint, addresses, &problem))?;
         Ok(Box::new(Line::new(stream, address, host)))
@@ -97,11 +137,19 @@ impl Connector {
         &self,
         endpoint: &Endpoint,
         addresses: &[SocketAddr],
+        place: Place,
         until: Moment,
-    ) -> Result<(TcpStream, SocketAddr), NoAnswer> {
-        match within(&*self.clock, until, self.connect_any(addresses)).await {
+    ) -> Result<(Socket, SocketAddr), NoAnswer> {
+        match within(&*self.clock, until, self.connect_any(addresses, place)).await {
             Some(Ok(connected)) => Ok(connected),
-            Some(Err(problem)) => Err(trouble::connect(endpoint, addresses, &problem)),
+            Some(Err(Unconnected::Refused(problem))) => {
+                Err(trouble::connect(endpoint, addresses, &problem))
+            }
+            Some(Err(Unconnected::NoSocket(error))) => {
+                self.pool.make_room();
+                self.log_no_socket(&error);
+                Err(trouble::no_socket(endpoint, &error))
+            }
             None => {
                 let problem = format!("nothing answered within {:?}", self.connect_timeout);
                 Err(trouble::connect(endpoint, addresses, &problem))
@@ -110,44 +158,67 @@ impl Connector {
     }
 
     /// Tries one address after the other. One that refuses is passed over at once, one that keeps
-    /// silent after a moment, and the first connection counts.
+    /// silent after a moment, and the first connection counts. A try beside another needs a place
+    /// of its own, and is not begun where none is free.
     async fn connect_any(
         &self,
         addresses: &[SocketAddr],
-    ) -> Result<(TcpStream, SocketAddr), String> {
-        let mut addresses = addresses.iter().copied().take(TRIES_MAX);
+        place: Place,
+    ) -> Result<(Socket, SocketAddr), Unconnected> {
+        let mut addresses = addresses.iter().copied().take(TRIES_MAX).peekable();
         let mut tries = FuturesUnordered::new();
         let mut problem = "it has no address".to_owned();
+        let mut place = Some(place);
         loop {
-            let next = addresses.next();
-            tries.extend(next.map(connect));
-            let pause = match next {
+            if addresses.peek().is_some()
+                && let Some(place) = place.take().or_else(|| self.sockets.try_take())
+            {
+                tries.extend(addresses.next().map(|address| connect(address, place)));
+            }
+            let pause = match addresses.peek() {
                 Some(_) => self.clock.sleep_until(self.clock.now().plus(TRY_TIME)),
                 None => Box::pin(std::future::pending()),
             };
             match select(tries.next(), pause).await {
                 Either::Left((Some(Ok(connected)), _)) => return Ok(connected),
-                Either::Left((Some(Err(failed)), _)) => problem = failed,
-                Either::Left((None, _)) => return Err(problem),
+                Either::Left((Some(Err(failed)), _)) => {
+                    if are_used_up(&failed.error) {
+                        return Err(Unconnected::NoSocket(failed.error));
+                    }
+                    problem = format!("{}: {}", failed.address, failed.error);
+                    place = Some(failed.place);
+                }
+                Either::Left((None, _)) => return Err(Unconnected::Refused(problem)),
                 Either::Right(_) => {}
             }
+        }
+    }
+
+    /// Says it in the log, but not with every connect.
+    fn log_no_socket(&self, error: &io::Error) {
+        let now = self.clock.now().0;
+        let logged = self.logged.load(Ordering::Relaxed);
+        let every = u64::try_from(LOG_EVERY.as_micros()).unwrap_or(u64::MAX);
+        if logged == 0 || now.saturating_sub(logged - 1) >= every {
+            self.logged.store(now + 1, Ordering::Relaxed);
+            tracing::warn!(%error, "pushes wait: the system gives no more sockets");
         }
     }
 
     async fn secure(
         &self,
         endpoint: &Endpoint,
-        stream: TcpStream,
+        socket: Socket,
         address: SocketAddr,
         until: Moment,
     ) -> Result<Stream, NoAnswer> {
         if !endpoint.is_secure() {
-            return Ok(Stream::Plain(Socket::new(stream)));
+            return Ok(Stream::Plain(socket));
         }
         let failed = |problem: &str| trouble::tls(endpoint, address, problem);
         let name = ServerName::try_from(endpoint.host().to_owned());
         let name = name.map_err(|error| failed(&error.to_string()))?;
-        match within(&*self.clock, until, self.tls.connect(name, Socket::new(stream))).await {
+        match within(&*self.clock, until, self.tls.connect(name, socket)).await {
             Some(Ok(stream)) => Ok(Stream::Secure(Box::new(stream))),
             Some(Err(error)) => Err(failed(&error.to_string())),
             None => {
@@ -161,17 +232,31 @@ impl Connector {
     pub(super) fn hosts_with_connects(&self) -> usize {
         self.permits.hosts()
     }
+
+    #[cfg(test)]
+    pub(super) fn sockets_free(&self) -> usize {
+        self.sockets.free()
+    }
 }
 
-async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), String> {
+/// A try that failed, with the place for the next one.
+struct Failed {
+    address: SocketAddr,
+    error: io::Error,
+    place: Place,
+}
+
+async fn connect(address: SocketAddr, place: Place) -> Result<(Socket, SocketAddr), Failed> {
     let connected = async {
         let stream = TcpStream::connect(address).await?;
         // A request is written at once, and must not wait for the ack of the one before it.
         stream.set_nodelay(true)?;
         io::Result::Ok(stream)
     };
-    let stream = connected.await.map_err(|error| format!("{address}: {error}"))?;
-    Ok((stream, address))
+    match connected.await {
+        Ok(stream) => Ok((Socket::new(stream, place), address)),
+        Err(error) => Err(Failed { address, error, place }),
+    }
 }
 
 fn host_header(endpoint: &Endpoint) -> Result<HeaderValue, String> {

@@ -27,6 +27,8 @@ pub(super) struct Head {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHead {
     TooLarge,
+    /// One interim answer after the other, and no final one.
+    OnlyInterim,
     /// In words.
     NotHttp(&'static str),
 }

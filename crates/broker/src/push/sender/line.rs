@@ -28,6 +28,10 @@ use crate::push::exchange::{Answer, Request};
 /// How long the body of an answer is read: the status has decided already.
 const BODY_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// Interim answers (1xx) to one request, at most: each costs a look at its head, and an endpoint
+/// can send them for as long as it has time.
+const INTERIM_MAX: u32 = 16;
+
 /// Bytes read at a time, of which a connection keeps the room. Most answers are smaller.
 const READ_BYTES: usize = 1024;
 /// Bytes read at a time of answers that turn out to be large.
@@ -48,6 +52,8 @@ pub(super) struct Line {
     read: BytesMut,
     /// How much of a head that is not whole was looked at.
     looked_at: usize,
+    /// Interim answers to the present request.
+    interim: u32,
     phase: Phase,
     /// Kept from one request to the next: it wakes too early then, and is set anew only if so.
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
@@ -103,6 +109,7 @@ impl Line {
             stopped: None,
             read: BytesMut::new(),
             looked_at: 0,
+            interim: 0,
             phase: Phase::Ready,
             timer: None,
         }
@@ -132,6 +139,7 @@ impl Line {
         self.is_used = true;
         self.outgoing = Outgoing::new(request, &self.host);
         self.is_sent = false;
+        self.interim = 0;
         self.phase = Phase::Head;
     }
 
@@ -224,6 +232,10 @@ impl Line {
                 return Ok(Some(self.answer(head.status, HeaderMap::new(), Bytes::new())));
             }
             if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
+                self.interim += 1;
+                if self.interim > INTERIM_MAX {
+                    return Err(BadHead::OnlyInterim);
+                }
                 continue;
             }
             let body = Body::new(head.framing);

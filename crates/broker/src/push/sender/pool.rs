@@ -10,6 +10,7 @@ use domain::push::Endpoint;
 use parking_lot::Mutex;
 
 use super::line::Line;
+use super::sockets::Sockets;
 use crate::clock::Clock;
 use crate::spawn;
 
@@ -18,6 +19,7 @@ pub(super) struct Pool {
     shelves: Mutex<Shelves>,
     idle_max: usize,
     idle_timeout: Duration,
+    sockets: Arc<Sockets>,
     clock: Arc<dyn Clock>,
 }
 
@@ -39,8 +41,13 @@ struct Kept {
 }
 
 impl Pool {
-    pub(super) fn new(idle_max: usize, idle_timeout: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { shelves: Mutex::default(), idle_max, idle_timeout, clock }
+    pub(super) fn new(
+        idle_max: usize,
+        idle_timeout: Duration,
+        sockets: Arc<Sockets>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { shelves: Mutex::default(), idle_max, idle_timeout, sockets, clock }
     }
 
     /// The connection to the endpoint's host that was used last and is still open.
@@ -65,6 +72,8 @@ impl Pool {
         shelves.push(endpoint, Kept { line, since });
         if shelves.kept > self.idle_max {
             closed = shelves.close_oldest(self.idle_max - self.idle_max / 8);
+        } else if self.sockets.are_wanted() {
+            closed = shelves.make_room();
         }
         let needs_sweeper = !std::mem::replace(&mut shelves.is_swept, true);
         drop(shelves);
@@ -72,6 +81,14 @@ impl Pool {
         if needs_sweeper {
             spawn::named("push connection sweeper", sweep(Arc::downgrade(self)));
         }
+    }
+
+    /// Closes some of the connections that were not used for longest: somebody wants a socket.
+    pub(super) fn make_room(&self) {
+        let mut shelves = self.shelves.lock();
+        let closed = shelves.make_room();
+        drop(shelves);
+        drop(closed);
     }
 
     /// Closes all connections.
@@ -129,6 +146,11 @@ impl Shelves {
             None => drop(by_host.insert(endpoint.host().into(), vec![kept])),
         }
         self.kept += 1;
+    }
+
+    /// Takes out an eighth, at least one: whoever wants room now may want more in a moment.
+    fn make_room(&mut self) -> Vec<Kept> {
+        self.close_oldest(self.kept.saturating_sub((self.kept / 8).max(1)))
     }
 
     /// Leaves the `left` connections that were used last.

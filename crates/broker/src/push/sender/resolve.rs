@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use super::allowance::Allowance;
+use super::sockets::{are_used_up, are_used_up_now};
 use crate::clock::Clock;
 use crate::spawn;
 
@@ -35,7 +36,7 @@ pub(super) enum NoAddress {
     Unknown(Arc<str>),
     /// The lookup took too long.
     Late,
-    /// It did not begin: others were under way.
+    /// It did not begin: others were under way, or the system gives no more sockets.
     Throttled,
 }
 
@@ -137,13 +138,16 @@ impl Resolver {
             let _permit = lookups.acquire().await.ok();
             state.send_replace(State::Begun);
             let found = match lookup.lookup(host).await {
-                Ok(addresses) if addresses.is_empty() => Err("it has none".into()),
+                Ok(addresses) if addresses.is_empty() => {
+                    Err(NoAddress::Unknown("it has none".into()))
+                }
                 Ok(addresses) => Ok(interleaved(&addresses).into()),
-                Err(error) => Err(error.to_string().into()),
+                Err(error) if are_used_up(&error) || are_used_up_now() => Err(NoAddress::Throttled),
+                Err(error) => Err(NoAddress::Unknown(error.to_string().into())),
             };
             let time = if found.is_ok() { FOUND_TIME } else { NOT_FOUND_TIME };
             let until = clock.now().plus(time);
-            state.send_replace(State::Known(found.map_err(NoAddress::Unknown), until));
+            state.send_replace(State::Known(found, until));
         }
     }
 }

@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::sockets::Place;
+
 /// A connection to an endpoint.
 pub(super) enum Stream {
     Plain(Socket),
@@ -25,11 +27,13 @@ pub(super) enum Stream {
 pub(super) struct Socket {
     tcp: TcpStream,
     has_begun: Arc<AtomicBool>,
+    /// Behind the socket, so that it is given back when that is closed.
+    _place: Place,
 }
 
 impl Socket {
-    pub(super) fn new(tcp: TcpStream) -> Self {
-        Self { tcp, has_begun: Arc::new(AtomicBool::new(true)) }
+    pub(super) fn new(tcp: TcpStream, place: Place) -> Self {
+        Self { tcp, has_begun: Arc::new(AtomicBool::new(true)), _place: place }
     }
 
     /// Writes, unless it would be the first byte and the endpoint is gone.

@@ -11,7 +11,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use domain::Timestamp;
-use domain::push::Endpoint;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
@@ -19,7 +18,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::push::exchange::Class;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -84,7 +82,8 @@ fn options() -> SenderOptions {
         connects_per_host_max: 4,
         idle_timeout: 60 * SECOND,
         idle_max: 16,
-        guard: Guard { private_networks: true, allow: vec![] },
+        sockets_max: 64,
+        guard: Guard { private_networks: true, ..Guard::default() },
         ca_file: None,
     }
 }

@@ -1,6 +1,7 @@
 //! Why there is no answer, in words for the owner of the endpoint. Endpoints are named without
 //! user, password and query, which are secrets.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -56,6 +57,17 @@ pub(super) fn throttled(endpoint: &Endpoint) -> NoAnswer {
     ours(format!("{host} was not connected to: too many other connects hang"))
 }
 
+/// All sockets were in use all the time.
+pub(super) fn crowded(endpoint: &Endpoint) -> NoAnswer {
+    let host = endpoint.host();
+    ours(format!("{host} was not connected to: all sockets for pushing are in use"))
+}
+
+/// The system gives no socket.
+pub(super) fn no_socket(endpoint: &Endpoint, error: &io::Error) -> NoAnswer {
+    ours(format!("{} was not connected to: {error}", endpoint.host()))
+}
+
 /// The guard says no.
 pub(super) fn blocked(problem: String) -> NoAnswer {
     no_answer(Class::Blocked, problem, None)
@@ -81,6 +93,9 @@ pub(super) fn protocol(endpoint: &Endpoint, address: SocketAddr, why: &Unanswere
             format!(
                 "the head of the answer of {shown} is too large: 64 KiB and 100 headers are allowed"
             )
+        }
+        Unanswered::BadHead(BadHead::OnlyInterim) => {
+            format!("{shown} sent one interim answer (1xx) after the other, and no final one")
         }
         Unanswered::BadHead(BadHead::NotHttp(problem)) => {
             format!("what {shown} answered is not HTTP/1.1: {problem}")

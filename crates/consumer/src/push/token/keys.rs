@@ -10,8 +10,8 @@ use aws_lc_rs::signature::{
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::Timestamp;
+use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::sync::Mutex;
 
 use crate::fetch;
 
@@ -63,8 +63,9 @@ type Set = Arc<HashMap<String, Arc<Key>>>;
 /// The keys by their ids.
 pub(super) struct KeyRing {
     url: Option<String>,
-    /// Held while the set is fetched: the others wait for the same answer.
     kept: Mutex<Kept>,
+    /// Held while the set is fetched. Only those wait for it whose key is not known.
+    fetching: tokio::sync::Mutex<()>,
 }
 
 struct Kept {
@@ -81,21 +82,36 @@ impl KeyRing {
             Keys::Url(url) => (Some(url.clone()), Set::default()),
             Keys::Set(text) => (None, read(text.as_bytes())?),
         };
-        Ok(Self { url, kept: Mutex::new(Kept { set, fetched: None, tried: None }) })
+        let kept = Mutex::new(Kept { set, fetched: None, tried: None });
+        Ok(Self { url, kept, fetching: tokio::sync::Mutex::default() })
     }
 
     /// The key of this id; `None` if there is none. An error if the keys cannot be had.
     pub(super) async fn key(&self, id: &str, now: Timestamp) -> Result<Option<Arc<Key>>, String> {
-        let mut kept = self.kept.lock().await;
-        let Some(url) = &self.url else { return Ok(kept.set.get(id).cloned()) };
-        if kept.wants_fetch(id, now) {
-            kept.fetch(url, now).await;
+        let Some(url) = &self.url else { return Ok(self.kept.lock().set.get(id).cloned()) };
+        let known = {
+            let kept = self.kept.lock();
+            let known = kept.set.get(id).cloned();
+            if !kept.wants_fetch(id, now) {
+                return kept.found(known);
+            }
+            known
+        };
+        let _turn = match known {
+            // A slow answer must not hold up requests whose key is at hand.
+            Some(known) => match self.fetching.try_lock() {
+                Ok(turn) => turn,
+                Err(_) => return Ok(Some(known)),
+            },
+            None => self.fetching.lock().await,
+        };
+        // Somebody else may have fetched it meanwhile.
+        if self.kept.lock().wants_fetch(id, now) {
+            let fetched = fetch::get(url).await.map_err(|error| format!("{url}: {error}"));
+            self.kept.lock().take(fetched.and_then(|body| read(&body)), now);
         }
-        match (kept.set.get(id), &kept.tried) {
-            (Some(key), _) => Ok(Some(Arc::clone(key))),
-            (None, Some((_, Some(problem)))) => Err(problem.clone()),
-            (None, _) => Ok(None),
-        }
+        let kept = self.kept.lock();
+        kept.found(kept.set.get(id).cloned())
     }
 }
 
@@ -108,10 +124,18 @@ impl Kept {
         self.tried.as_ref().is_none_or(|(at, _)| now.since(*at) >= FETCH_AGAIN_AFTER || now < *at)
     }
 
+    /// What is said of a key that was looked for.
+    fn found(&self, key: Option<Arc<Key>>) -> Result<Option<Arc<Key>>, String> {
+        match (key, &self.tried) {
+            (Some(key), _) => Ok(Some(key)),
+            (None, Some((_, Some(problem)))) => Err(problem.clone()),
+            (None, _) => Ok(None),
+        }
+    }
+
     /// Keys that were fetched before stay in use when they cannot be fetched again.
-    async fn fetch(&mut self, url: &str, now: Timestamp) {
-        let fetched = fetch::get(url).await.map_err(|error| format!("{url}: {error}"));
-        let problem = match fetched.and_then(|body| read(&body)) {
+    fn take(&mut self, fetched: Result<Set, String>, now: Timestamp) {
+        let problem = match fetched {
             Ok(set) => {
                 (self.set, self.fetched) = (set, Some(now));
                 None

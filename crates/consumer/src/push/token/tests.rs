@@ -110,6 +110,7 @@ async fn a_token_that_says_something_else_is_not() {
         ("exp", json!(1_799_999_000), "expired"),
         ("exp", Value::Null, "claims are broken"),
         ("iat", json!(1_800_000_301), "not good yet"),
+        ("nbf", json!(1_800_000_301), "not good yet"),
     ] {
         let mut claims = claims();
         claims[field] = value;
@@ -158,6 +159,64 @@ async fn what_is_no_token_is_not_let_in() {
     for headers in [HeaderMap::new(), basic] {
         assert!(matches!(gatekeeper().check(&headers, NOW).await, Err(Refusal::Bad(_))));
     }
+}
+
+/// A key set that is answered when the test says so, and how often it was asked for.
+struct SlowKeys {
+    url: String,
+    asked: tokio::sync::watch::Receiver<usize>,
+    go: tokio::sync::watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl SlowKeys {
+    #[expect(clippy::disallowed_methods, reason = "ended by the test")]
+    async fn start() -> Self {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap());
+        let (count, asked) = tokio::sync::watch::channel(0);
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let body = key_set();
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut gone = gone.clone();
+                assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+                count.send_modify(|count| *count += 1);
+                gone.wait_for(|go| *go).await.unwrap();
+                let length = body.len();
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+                stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            }
+        });
+        Self { url, asked, go, task }
+    }
+}
+
+#[tokio::test]
+async fn a_known_key_is_used_while_the_set_is_fetched_again() {
+    let mut keys = SlowKeys::start().await;
+    keys.go.send_replace(true);
+    let ring = KeyRing::new(&Keys::Url(keys.url.clone())).unwrap();
+    assert!(ring.key("r", NOW).await.unwrap().is_some());
+    keys.go.send_replace(false);
+    // A key that nobody has: the set is asked for again, and the answer does not come.
+    let later = NOW.plus(Duration::from_secs(61));
+    let mut stranger = std::pin::pin!(ring.key("nobody", later));
+    tokio::select! {
+        key = &mut stranger => panic!("{}", key.is_ok()),
+        asked = keys.asked.wait_for(|asked| *asked == 2) => drop(asked.unwrap()),
+    }
+    for id in ["r", "e"] {
+        assert!(ring.key(id, later).await.unwrap().is_some());
+    }
+    // The same for keys that are due to be fetched again.
+    let old = NOW.plus(Duration::from_secs(2 * 60 * 60));
+    assert!(ring.key("r", old).await.unwrap().is_some());
+    keys.go.send_replace(true);
+    assert!(stranger.await.unwrap().is_none());
+    assert_eq!(*keys.asked.borrow(), 2);
+    keys.task.abort();
 }
 
 #[tokio::test]

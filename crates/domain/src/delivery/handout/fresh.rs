@@ -31,6 +31,7 @@ impl Handout<'_> {
                 }
                 let (at, outcome) = self.take(within, records, &damaged, Self::offer_fresh);
                 self.delivery.fresh = self.delivery.fresh.max(at);
+                self.delivery.note_read();
                 outcome
             }
             Read::Elsewhere => Err(Stop::Status(LeaseStatus::Wanted(from))),

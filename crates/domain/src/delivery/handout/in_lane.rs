@@ -32,9 +32,7 @@ impl Handout<'_> {
             Some(record) if self.is_open(&record) => self.offer_next(id, record, failed),
             None if damaged.contains(&offset) => {
                 self.passed += 1;
-                if let Some(lane) = self.delivery.lanes.get_mut(id) {
-                    lane.hold = Hold::Damaged;
-                }
+                self.delivery.lanes.set_hold(id, Hold::Damaged);
                 Ok(())
             }
             _ => {

@@ -7,7 +7,7 @@ use super::{Of, WHAT, Which};
 use crate::cli::client::{At, Client, Ours, encode};
 use crate::cli::messages::{data, shown};
 use crate::cli::names::{Name, path};
-use crate::cli::table::{Table, fact, plain, quoted};
+use crate::cli::table::{Table, fact, plain, quoted_error};
 use crate::cli::{Failure, print, print_json};
 
 #[derive(Debug, Args)]
@@ -72,11 +72,15 @@ const HEADINGS: [&str; 7] =
 /// Characters of an error or of data that are shown in a table.
 const SAID_CHARS_MAX: usize = 80;
 
+/// Bytes of an error that are shown: enough for its end, which says what to do.
+const ERROR_BYTES_MAX: usize = 160;
+
 fn table(letters: &[Value]) -> String {
     let mut table = Table::new(&HEADINGS);
     for letter in letters {
         let error = letter["lastError"].as_str().filter(|error| !error.is_empty());
-        let error = error.map(|error| quoted(error, SAID_CHARS_MAX) + "  ").unwrap_or_default();
+        let error = error.map(|error| quoted_error(error, ERROR_BYTES_MAX) + "  ");
+        let error = error.unwrap_or_default();
         let data: String = shown(&data(&letter["message"])).chars().take(SAID_CHARS_MAX).collect();
         let from = plain(&letter["originalSubscription"]);
         table.line([

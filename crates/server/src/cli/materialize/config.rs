@@ -76,6 +76,8 @@ pub(super) struct PushSource {
     pub(super) dead_letter_policy: bool,
     /// The full name of the subscription, for messages that do not say theirs.
     pub(super) subscription: Option<String>,
+    /// Whether requests are wrapped; none = either way, and wrapped where they must be signed.
+    form: Option<FormWord>,
     /// Secrets, one of which requests must be signed with.
     #[serde(default)]
     secrets: Vec<String>,
@@ -83,6 +85,13 @@ pub(super) struct PushSource {
     oidc: Option<OidcSource>,
     /// Requests at the same time, at most.
     requests: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FormWord {
+    Wrapped,
+    Unwrapped,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -212,6 +221,11 @@ impl PushSource {
             issuer: None,
             keys: push::Keys::Url(oidc.keys),
         });
+        options.form = match self.form {
+            Some(FormWord::Wrapped) => push::Form::Wrapped,
+            Some(FormWord::Unwrapped) => push::Form::Unwrapped,
+            None => options.form,
+        };
         options.requests_max = self.requests.unwrap_or(options.requests_max);
         for (number, secret) in self.secrets.iter().enumerate() {
             let secret = Secret::parse(&format!("source.secrets[{number}]"), secret);

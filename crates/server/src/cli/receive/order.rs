@@ -10,6 +10,13 @@ pub(super) struct Chain {
     pub(super) epoch: Option<u64>,
 }
 
+/// Messages of one lane in a request, and where the first of them stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) chain: Chain,
+    pub(super) ids: Vec<u64>,
+}
+
 /// What is known of the place of a request in its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -71,8 +78,17 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// A request with these messages, which gets an ack or not.
-    pub(super) fn arrived(&mut self, chain: &Chain, ids: &[u64], is_acked: bool) -> Verdict {
+    /// A request with these pieces, which gets an ack or not. One that is broken is what is said
+    /// of the whole.
+    pub(super) fn all_arrived(&mut self, pieces: &[Piece], is_acked: bool) -> Verdict {
+        let judged = pieces.iter().map(|piece| self.arrived(&piece.chain, &piece.ids, is_acked));
+        let judged: Vec<Verdict> = judged.collect();
+        let broken = judged.iter().find(|verdict| matches!(verdict, Verdict::Broken(_)));
+        broken.or(judged.first()).cloned().unwrap_or(Verdict::Free)
+    }
+
+    /// A request with these messages of one lane.
+    fn arrived(&mut self, chain: &Chain, ids: &[u64], is_acked: bool) -> Verdict {
         let verdict = self.judge(chain);
         let lone = [chain.sequence];
         let ids = if ids.is_empty() { &lone[..] } else { ids };
@@ -162,6 +178,26 @@ mod tests {
         assert_eq!(take(&mut order, 2, 1, false), "in_order");
         assert_eq!(take(&mut order, 2, 1, false), "in_order");
         assert_eq!(take(&mut order, 3, 1, true), "in_order");
+    }
+
+    #[test]
+    fn one_broken_piece_breaks_the_request() {
+        let mut order = Order::default();
+        let piece = |sequence, previous| Piece {
+            chain: Chain { sequence, previous, epoch: None },
+            ids: vec![sequence],
+        };
+        let good = [piece(1, None), piece(2, None)];
+        assert_eq!(order.all_arrived(&good, true), Verdict::First);
+        assert_eq!(
+            order.all_arrived(&[piece(3, Some(1)), piece(4, Some(2))], true).word(),
+            "in_order"
+        );
+        assert_eq!(
+            order.all_arrived(&[piece(5, Some(3)), piece(6, Some(2))], true).word(),
+            "broken"
+        );
+        assert_eq!(order.all_arrived(&[], true), Verdict::Free);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli::client::{At, Client, Problem};
 use crate::cli::table::{fact, plain};
-use crate::cli::{Failure, print, print_json};
+use crate::cli::{Failure, obstacles, print, print_json};
 
 pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
     let name = at.subscription(name)?;
@@ -17,14 +17,20 @@ pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
         Err(Problem::Refused { code: StatusCode::NOT_FOUND, .. }) => Value::Null,
         Err(problem) => return Err(client.failure(problem)),
     };
+    let delivery = match client.call(Method::GET, &format!("{}/delivery", name.path()), None) {
+        Ok(delivery) => delivery,
+        Err(Problem::Refused { code: StatusCode::NOT_FOUND, .. }) => Value::Null,
+        Err(problem) => return Err(client.failure(problem)),
+    };
     if at.json {
-        return print_json(&json!({"subscription": subscription, "cursor": cursor}));
+        let shown = json!({"subscription": subscription, "cursor": cursor, "delivery": delivery});
+        return print_json(&shown);
     }
-    print(&describe(&subscription, &cursor))
+    print(&describe(&subscription, &cursor, &delivery))
 }
 
 /// What is shown of a subscription: its heading, where the answer holds it, and its unit.
-const SHOWN: [(&str, &str, &str); 32] = [
+const SHOWN: [(&str, &str, &str); 31] = [
     ("Subscription", "/name", ""),
     ("Topic", "/topic", ""),
     ("Detached", "/detached", ""),
@@ -38,7 +44,6 @@ const SHOWN: [(&str, &str, &str); 32] = [
     ("FIFO", "/postrider/fifo", ""),
     ("Lanes by", "/postrider/laneBy", ""),
     ("Poison", "/postrider/poison", ""),
-    ("Paused", "/postrider/paused", ""),
     ("Backoff from", "/retryPolicy/minimumBackoff", ""),
     ("Backoff up to", "/retryPolicy/maximumBackoff", ""),
     ("Dead letters to", "/deadLetterPolicy/deadLetterTopic", ""),
@@ -59,7 +64,7 @@ const SHOWN: [(&str, &str, &str); 32] = [
     ("Metadata", "/postrider/metadata", ""),
 ];
 
-fn describe(subscription: &Value, cursor: &Value) -> String {
+fn describe(subscription: &Value, cursor: &Value, delivery: &Value) -> String {
     let mut text = String::new();
     for (what, pointer, unit) in SHOWN {
         if let Some(value) = subscription.pointer(pointer) {
@@ -78,11 +83,21 @@ fn describe(subscription: &Value, cursor: &Value) -> String {
             fact(&mut text, what, &format!("{}{meaning}", plain(value)));
         }
     }
+    if let Some(consumers) = delivery.get("consumers").filter(|_| !is_pushed(subscription)) {
+        fact(&mut text, "Consumers", &plain(consumers));
+    }
+    for (what, value) in obstacles::facts(delivery) {
+        fact(&mut text, what, &value);
+    }
     let warnings = subscription.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten() {
         fact(&mut text, "Warning", &plain(warning));
     }
     text
+}
+
+fn is_pushed(subscription: &Value) -> bool {
+    subscription.pointer("/pushConfig/pushEndpoint").is_some()
 }
 
 #[cfg(test)]
@@ -102,7 +117,12 @@ mod tests {
             "warnings": ["first", "second"],
         });
         let cursor = json!({"offset": 6, "updated_at": 1, "ackedAbove": 2});
-        let text = describe(&subscription, &cursor);
+        let delivery = json!({
+            "paused": true, "pausedSince": "2026-11-16T09:00:00Z", "consumers": 2,
+            "endpoint": {"leftAloneFor": "retry_after", "leftAloneUntil": "2026-11-16T09:01:00Z"},
+            "backoff": {"waiting": 7, "until": "2026-11-16T09:02:00Z"},
+        });
+        let text = describe(&subscription, &cursor, &delivery);
         for line in [
             "Subscription     projects/p/subscriptions/billing\n",
             "Filter           attributes:kind\n",
@@ -112,6 +132,10 @@ mod tests {
             "Labels           team=shop\n",
             "Start            offset=7\n",
             "Cursor           6 (all up to this offset is acked)\n",
+            "Consumers        2\n",
+            "Paused           yes, since 2026-11-16T09:00:00Z\n",
+            "Left alone       the endpoint asked for it, until 2026-11-16T09:01:00Z\n",
+            "Backing off      7 waiting, until 2026-11-16T09:02:00Z\n",
             "Warning          first\nWarning          second\n",
         ] {
             assert!(text.contains(line), "{text}");

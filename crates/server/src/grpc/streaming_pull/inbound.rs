@@ -1,5 +1,6 @@
 //! The client's side of a stream: requests after the first.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -7,15 +8,15 @@ use std::task::Poll;
 use broker::Subscription;
 use domain::Invalid;
 use domain::subscription::stream_ack_deadline;
-use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::stream::{FuturesUnordered, Peekable};
+use futures::{FutureExt, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status, Streaming};
 use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
 use super::Shared;
-use super::settling::{confirm, is_about_leases, settle};
+use super::settling::{confirm, gives_back, is_about_leases, settle};
 use crate::status::Result;
 
 /// Requests of one stream whose outcome is not yet durable, or not yet sent. Further ones are
@@ -30,7 +31,7 @@ pub(super) struct Confirmation {
 
 /// Reads requests and does what they say.
 pub(super) struct Inbound {
-    requests: Streaming<StreamingPullRequest>,
+    requests: Peekable<Streaming<StreamingPullRequest>>,
     subscription: Arc<Subscription>,
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
@@ -45,7 +46,7 @@ impl Inbound {
         shared: Arc<Shared>,
     ) -> Self {
         Self {
-            requests,
+            requests: requests.peekable(),
             subscription,
             shared,
             places: Arc::new(Semaphore::new(UNCONFIRMED_MAX)),
@@ -55,6 +56,7 @@ impl Inbound {
 
     /// Does what the first request says about leases, before any other is read.
     pub(super) async fn begin(&mut self, first: StreamingPullRequest) -> Result<()> {
+        self.note_end();
         match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => self.settle(first, place).await,
             // Nobody has taken a place yet.
@@ -73,15 +75,33 @@ impl Inbound {
             tokio::select! {
                 Some(confirmed) = self.confirming.next() => self.shared.tell(confirmed?),
                 next = next_request(&mut self.requests, &self.places) => match next? {
-                    Some((request, place)) => self.take(request, place).await?,
+                    Some((request, place)) => {
+                        self.look_ahead(&request);
+                        self.take(request, place).await?;
+                    }
                     None => break,
                 },
             }
         }
+        self.shared.end_leasing();
         while let Some(confirmed) = self.confirming.next().await {
             self.shared.tell(confirmed?);
         }
         Ok(())
+    }
+
+    /// Clients that end give back what they hold as their last act. None of that may be leased to
+    /// the stream again in the moment before its end is read.
+    fn look_ahead(&mut self, request: &StreamingPullRequest) {
+        if gives_back(request) {
+            self.note_end();
+        }
+    }
+
+    fn note_end(&mut self) {
+        if let Some(None | Some(Err(_))) = Pin::new(&mut self.requests).peek().now_or_never() {
+            self.shared.end_leasing();
+        }
     }
 
     async fn take(
@@ -128,12 +148,12 @@ impl Inbound {
 
 /// The next request, once there is a place for its outcome; `None` = the client is done.
 async fn next_request(
-    requests: &mut Streaming<StreamingPullRequest>,
+    requests: &mut Peekable<Streaming<StreamingPullRequest>>,
     places: &Arc<Semaphore>,
 ) -> Result<Option<(StreamingPullRequest, OwnedSemaphorePermit)>, Status> {
     // The semaphore is never closed.
     let Ok(place) = Arc::clone(places).acquire_owned().await else { return Ok(None) };
-    let request = requests.message().await.map_err(too_long)?;
+    let request = requests.next().await.transpose().map_err(too_long)?;
     Ok(request.map(|request| (request, place)))
 }
 

@@ -26,6 +26,11 @@ pub(super) fn is_about_leases(request: &StreamingPullRequest) -> bool {
         || !request.modify_deadline_seconds.is_empty()
 }
 
+/// Whether a request gives anything back.
+pub(super) fn gives_back(request: &StreamingPullRequest) -> bool {
+    request.modify_deadline_seconds.contains(&0)
+}
+
 /// Does what a request says. Nobody is told what became of it.
 pub(super) async fn settle(
     subscription: &Arc<Subscription>,

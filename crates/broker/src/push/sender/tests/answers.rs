@@ -1,3 +1,4 @@
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
 use super::peer::{Call, Peer};
@@ -208,6 +209,40 @@ async fn other_informational_answers_are_passed_over() {
     for _ in 0..2 {
         let answer = fixture.send(to(peer.address)).await.unwrap();
         assert_eq!(answer.status, StatusCode::ACCEPTED);
+    }
+    assert_eq!(peer.accepts(), 1);
+}
+
+#[tokio::test]
+async fn interim_answers_without_end_are_cut_off_at_once() {
+    const ENDLESS: &str = "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n";
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let peer = Peer::start(move |mut call: Call| {
+        let tell = tell.clone();
+        async move {
+            call.request().await.unwrap();
+            let mut sent = 0;
+            while call.stream.write_all(ENDLESS.as_bytes()).await.is_ok() {
+                sent += 1;
+            }
+            tell.send(sent).unwrap();
+        }
+    })
+    .await;
+    // The clock stands still: it is not the timeout that ends it.
+    let message = assert_class(Fixture::new().send(to(peer.address)).await, Class::Protocol);
+    assert!(message.contains("interim"), "{message}");
+    assert!(told.recv().await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_few_interim_answers_before_each_final_one_are_fine() {
+    let hint = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(16);
+    let text = format!("{hint}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let peer = Peer::answering(text.leak()).await;
+    let fixture = Fixture::new();
+    for _ in 0..3 {
+        assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
     }
     assert_eq!(peer.accepts(), 1);
 }

@@ -115,7 +115,7 @@ async fn odd_spellings_of_addresses_are_judged_by_what_they_lead_to() {
 async fn listed_addresses_are_connected_to() {
     let peer = Peer::answering(OK).await;
     let allow: Vec<IpNet> = vec!["127.0.0.1/32".parse().unwrap()];
-    let guard = Guard { private_networks: false, allow };
+    let guard = Guard { allow, ..Guard::default() };
     let fixture = Fixture::with(SenderOptions { guard, ..options() }, &[]);
     assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
 }
@@ -275,6 +275,86 @@ async fn a_host_is_no_longer_proven_once_a_connect_fails() {
     fixture.clock.is_slept_for(SECOND).await;
     fixture.clock.advance(SECOND);
     assert!(sending.await.unwrap().unwrap_err().is_ours);
+}
+
+#[tokio::test]
+async fn connections_kept_for_later_make_room_for_new_ones() {
+    let peers = [Peer::answering(OK).await, Peer::answering(OK).await, Peer::answering(OK).await];
+    let fixture = Fixture::with(SenderOptions { sockets_max: 2, ..options() }, &[]);
+    for peer in &peers {
+        assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
+        assert!(fixture.sender.pool.kept() <= 2);
+        fixture.clock.advance(SECOND);
+    }
+    assert_eq!(fixture.sender.pool.kept(), 2);
+    // The two used last were kept, and are used again.
+    for peer in &peers[1..] {
+        assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
+        assert_eq!(peer.accepts(), 1);
+    }
+    fixture.sender.close_idle();
+    assert_eq!(fixture.sender.connector.sockets_free(), 2);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_socket_too_long_was_no_attempt() {
+    let hanging = Hanging::start().await;
+    let limits = SenderOptions { sockets_max: 1, ..options() };
+    let fixture = Fixture::with(limits, &HOSTS);
+    let first = fixture.start(named("hangs1", hanging.address));
+    fixture.clock.is_slept_for(5 * SECOND).await;
+    let second = Request { timeout: SECOND, ..named("hangs2", hanging.address) };
+    let second = fixture.start(second);
+    fixture.clock.is_slept_for(SECOND).await;
+    fixture.clock.advance(SECOND);
+    let no_answer = second.await.unwrap().unwrap_err();
+    assert!(no_answer.is_ours && no_answer.message.contains("sockets"), "{no_answer:?}");
+    fixture.clock.advance(4 * SECOND);
+    assert!(!first.await.unwrap().unwrap_err().is_ours, "that one did connect");
+    assert_eq!(fixture.sender.connector.sockets_free(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_becomes_idle_is_closed_for_whoever_waits_for_a_socket() {
+    let (go, gone) = watch::channel(false);
+    let slow = Peer::start(move |mut call: super::peer::Call| {
+        let mut gone = gone.clone();
+        async move {
+            call.request().await.unwrap();
+            gone.wait_for(|go| *go).await.unwrap();
+            call.write(OK).await;
+            call.closed().await;
+        }
+    })
+    .await;
+    let other = Peer::answering(OK).await;
+    let limits = SenderOptions { sockets_max: 1, ..options() };
+    let fixture = Fixture::with(limits, &[]);
+    let first = fixture.start(to(slow.address));
+    let second = Request { timeout: 7 * SECOND, ..to(other.address) };
+    fixture.clock.is_slept_for(30 * SECOND).await;
+    let second = fixture.start(second);
+    fixture.clock.is_slept_for(7 * SECOND).await;
+    go.send_replace(true);
+    assert_eq!(first.await.unwrap().unwrap().status, StatusCode::OK);
+    assert_eq!(second.await.unwrap().unwrap().status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_with_the_same_place_if_one_refuses() {
+    let peer = Peer::answering(OK).await;
+    let names: [(&str, &[&str]); 1] = [("both", &["127.0.0.2", "::1", "127.0.0.1"])];
+    let fixture = Fixture::with(SenderOptions { sockets_max: 1, ..options() }, &names);
+    let endpoint = format!("http://both:{}/", peer.address.port());
+    assert_eq!(fixture.send(request(&endpoint)).await.unwrap().address, peer.address);
+}
+
+#[test]
+fn the_limits_of_this_process_and_machine_are_known_by_their_errors() {
+    for (code, is_ours) in [(24, true), (23, true), (105, true), (12, true), (111, false)] {
+        let error = io::Error::from_raw_os_error(code);
+        assert_eq!(super::super::sockets::are_used_up(&error), is_ours, "{error}");
+    }
 }
 
 /// Never answers.

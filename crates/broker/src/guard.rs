@@ -1,0 +1,239 @@
+//! The time by which retention and expiry count, asked for wherever something is deleted by it.
+//!
+//! The rule is `ClockGuard` in the domain. Here it meets the machine's clocks: whoever leases asks
+//! with one load of a number, and only a clock that seems to have jumped is looked at more closely.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use domain::clock::{ClockChange, ClockView};
+use domain::{ClockGuard, ClockMark, Now, Timestamp, Uptime};
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+
+/// Stands for `suspended` in place of a bound.
+const SUSPENDED: u64 = 0;
+
+/// Watches the wall clock.
+pub(crate) struct Guard {
+    /// The wall clock is the time while it is ahead of the monotonic one by no more.
+    bound: AtomicU64,
+    /// The time while suspended.
+    held: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    guard: ClockGuard,
+    /// When this began, on both monotonic clocks.
+    began: (Now, Option<Uptime>),
+    /// How long the machine has slept since then; the clock for leases stood still meanwhile.
+    slept: Duration,
+}
+
+impl Guard {
+    /// Believes the clock as it is.
+    pub(crate) fn new(clock: &dyn Clock) -> Self {
+        let now = present(clock);
+        let began = (now, clock.uptime());
+        let state = State { guard: ClockGuard::new(now), began, slept: Duration::ZERO };
+        let guard = Self {
+            bound: AtomicU64::new(SUSPENDED),
+            held: AtomicU64::new(0),
+            state: Mutex::new(state),
+        };
+        guard.publish(&guard.state.lock(), now);
+        guard
+    }
+
+    /// Goes on where the process before left off.
+    pub(crate) fn resume(&self, clock: &dyn Clock, mark: &ClockMark) {
+        let mut state = self.state.lock();
+        let (now, uptime) = state.present(clock);
+        let (guard, change) = ClockGuard::resumed(now, mark, uptime);
+        state.guard = guard;
+        self.publish(&state, now);
+        tell(change);
+    }
+
+    /// The time by which retention and expiry count at `now`.
+    pub(crate) fn retention(&self, clock: &dyn Clock, now: Now) -> Timestamp {
+        let bound = self.bound.load(Ordering::Acquire);
+        if now.wall.0.saturating_sub(now.moment.0) <= bound {
+            return now.wall;
+        }
+        if bound != SUSPENDED {
+            self.look(clock);
+            if self.bound.load(Ordering::Acquire) != SUSPENDED {
+                return now.wall;
+            }
+        }
+        Timestamp(self.held.load(Ordering::Acquire))
+    }
+
+    /// Looks at the clocks; what changed by it.
+    pub(crate) fn look(&self, clock: &dyn Clock) -> Option<ClockChange> {
+        let mut state = self.state.lock();
+        let (now, _) = state.present(clock);
+        let change = state.guard.look(now);
+        self.publish(&state, now);
+        tell(change);
+        change
+    }
+
+    /// Believes the wall clock as it is; whether it was not believed before.
+    pub(crate) fn confirm(&self, clock: &dyn Clock) -> bool {
+        let mut state = self.state.lock();
+        let (now, _) = state.present(clock);
+        let was_suspended = state.guard.confirm(now);
+        self.publish(&state, now);
+        was_suspended
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.bound.load(Ordering::Acquire) == SUSPENDED
+    }
+
+    /// What the next process is to begin with.
+    pub(crate) fn mark(&self, clock: &dyn Clock) -> ClockMark {
+        let mut state = self.state.lock();
+        let (now, uptime) = state.present(clock);
+        ClockMark { wall: state.guard.mark(now), uptime }
+    }
+
+    pub(crate) fn view(&self, clock: &dyn Clock) -> ClockView {
+        let mut state = self.state.lock();
+        let (now, _) = state.present(clock);
+        state.guard.view(now)
+    }
+
+    /// Lets those who take no lock know.
+    fn publish(&self, state: &State, now: Now) {
+        let slept = u64::try_from(state.slept.as_micros()).unwrap_or(u64::MAX);
+        // In this order: who sees that it is suspended sees the time that is held.
+        self.held.store(state.guard.retention(now).0, Ordering::Release);
+        let bound = state.guard.bound().map(|bound| bound.saturating_add(slept).max(1));
+        self.bound.store(bound.unwrap_or(SUSPENDED), Ordering::Release);
+    }
+}
+
+impl State {
+    /// The present, with a monotonic clock that goes on while the machine sleeps.
+    fn present(&mut self, clock: &dyn Clock) -> (Now, Option<Uptime>) {
+        let (now, uptime) = (present(clock), clock.uptime());
+        let (began, began_up) = self.began;
+        if let (Some(then), Some(up)) = (began_up, uptime)
+            && then.boot == up.boot
+        {
+            let awake = now.moment.since(began.moment);
+            self.slept = self.slept.max(up.time.since(then.time).saturating_sub(awake));
+        }
+        (Now { moment: now.moment.plus(self.slept), ..now }, uptime)
+    }
+}
+
+fn present(clock: &dyn Clock) -> Now {
+    Now { moment: clock.now(), wall: clock.wall() }
+}
+
+fn tell(change: Option<ClockChange>) {
+    match change {
+        None => {}
+        Some(ClockChange::Suspended(ahead)) => tracing::error!(
+            ahead_seconds = ahead.as_secs(),
+            "the clock is ahead of the time that has passed: retention and expiry are suspended; \
+             see `postrider clock`, and if the time is right, `postrider clock confirm`"
+        ),
+        Some(ClockChange::PutRight) => {
+            tracing::info!("the clock is right again: retention and expiry go on");
+        }
+        Some(ClockChange::Steady) => {
+            tracing::warn!("the clock was steady for a day: retention and expiry go on by it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Moment;
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    /// Clocks that are set by hand: monotonic, wall, up.
+    #[derive(Default)]
+    struct Clocks(Mutex<[u64; 3]>);
+
+    impl Clocks {
+        fn forward(&self, which: &[usize], by: Duration) {
+            let by = u64::try_from(by.as_micros()).unwrap();
+            let mut clocks = self.0.lock();
+            which.iter().for_each(|&which| clocks[which] += by);
+        }
+    }
+
+    impl Clock for Clocks {
+        fn now(&self) -> Moment {
+            Moment(self.0.lock()[0])
+        }
+
+        fn wall(&self) -> Timestamp {
+            Timestamp(1_800_000_000_000_000 + self.0.lock()[1])
+        }
+
+        fn sleep_until(&self, _: Moment) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn uptime(&self) -> Option<Uptime> {
+            Some(Uptime { boot: 1, time: Moment(self.0.lock()[2]) })
+        }
+    }
+
+    #[test]
+    fn whoever_asks_after_a_jump_gets_the_time_before_it() {
+        let clocks = Clocks::default();
+        let guard = Guard::new(&clocks);
+        clocks.forward(&[0, 1, 2], HOUR);
+        assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall());
+        let before = clocks.wall();
+        clocks.forward(&[1], 24 * HOUR);
+        assert_eq!(guard.retention(&clocks, present(&clocks)), before, "nobody has looked before");
+        assert!(guard.is_suspended());
+        clocks.forward(&[0, 1, 2], HOUR);
+        assert_eq!(guard.retention(&clocks, present(&clocks)), before);
+        assert!(guard.confirm(&clocks));
+        assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall());
+    }
+
+    #[test]
+    fn a_machine_that_slept_has_not_jumped() {
+        let clocks = Clocks::default();
+        let guard = Guard::new(&clocks);
+        for _ in 0..3 {
+            clocks.forward(&[1, 2], 10 * HOUR);
+            assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall());
+            assert!(!guard.is_suspended());
+            clocks.forward(&[0, 1, 2], HOUR);
+        }
+        clocks.forward(&[1], 2 * HOUR);
+        assert!(guard.retention(&clocks, present(&clocks)) < clocks.wall());
+    }
+
+    #[test]
+    fn what_is_left_behind_is_taken_up() {
+        let clocks = Clocks::default();
+        let mark = Guard::new(&clocks).mark(&clocks);
+        clocks.forward(&[1, 2], 48 * HOUR);
+        let guard = Guard::new(&clocks);
+        guard.resume(&clocks, &mark);
+        assert!(!guard.is_suspended(), "the machine was up for as long");
+        clocks.forward(&[1], 2 * HOUR);
+        let guard = Guard::new(&clocks);
+        guard.resume(&clocks, &mark);
+        assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall().minus(2 * HOUR));
+    }
+}

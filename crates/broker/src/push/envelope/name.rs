@@ -1,0 +1,35 @@
+//! What a message and a request are called for ever, so that a receiver knows what it had before.
+
+use domain::delivery::Lease;
+use domain::letter::{ORIGINAL_MESSAGE_ID, ORIGINAL_SUBSCRIPTION};
+use domain::{Record, message};
+
+/// The name of a request: that of its message, and of several messages one that these and no
+/// others have. It must not be that of one of them: a receiver that had one of them alone would
+/// take the others for known too.
+pub(super) fn of_request(leases: &[Lease]) -> String {
+    let (first, last) = match leases {
+        [] => return String::new(),
+        [one] => return of_message(&one.record).to_string(),
+        [first, .., last] => (of_message(&first.record), of_message(&last.record)),
+    };
+    let mixed = leases.iter().fold(FNV_START, |mixed, lease| {
+        let bytes = of_message(&lease.record).to_be_bytes();
+        bytes.iter().fold(mixed, |mixed, byte| (mixed ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
+    });
+    format!("{first}-{last}-{mixed:016x}")
+}
+
+/// FNV-1a: nobody chooses offsets, so nothing stronger is needed.
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
+/// The id that the message had first. A replay has another id, and carries the first one on; a dead
+/// letter carries it too, and is a message of its own.
+fn of_message(record: &Record) -> u64 {
+    let attribute = |key| message::attribute(&record.body, key).ok().flatten();
+    attribute(ORIGINAL_MESSAGE_ID)
+        .filter(|_| attribute(ORIGINAL_SUBSCRIPTION).is_none())
+        .and_then(|first| first.parse().ok())
+        .unwrap_or(record.offset.0)
+}

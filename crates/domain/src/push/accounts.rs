@@ -1,0 +1,121 @@
+//! Whose tokens pushes may carry.
+
+use crate::error::Invalid;
+
+/// Most bytes of a pattern: no account has a longer name.
+const PATTERN_BYTES_MAX: usize = 320;
+
+/// The accounts that may be named in an OIDC token of a push. A token is sent to whatever endpoint
+/// its subscription names, so whoever may name an account may act as that account elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    /// Anybody.
+    Any,
+    /// Those that match one of these patterns; without a pattern nobody.
+    Listed(Vec<Pattern>),
+}
+
+impl Accounts {
+    /// Refuses an account that may not be named, and says who can change that.
+    pub fn check(&self, account: &str) -> Result<(), String> {
+        let patterns = match self {
+            Self::Any => return Ok(()),
+            Self::Listed(patterns) => patterns,
+        };
+        if patterns.iter().any(|pattern| pattern.matches(account)) {
+            return Ok(());
+        }
+        let shown = crate::text::shortened(account, 100);
+        let who = if patterns.is_empty() { "no account is listed" } else { "it is not listed" };
+        Err(format!(
+            "{shown:?} may not be named: {who} in push.oidc_accounts of the server's settings"
+        ))
+    }
+}
+
+/// An account, or several: `*` stands for any characters but `@`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// Reads a pattern such as `pusher@shop.iam.gserviceaccount.com` or `*@shop.example.com`; `*`
+    /// alone is everybody.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let is_bad = |c: char| c.is_whitespace() || c.is_control();
+        if text.is_empty() || text.len() > PATTERN_BYTES_MAX || text.contains(is_bad) {
+            let problem = format!(
+                "{:?} is no account and no pattern such as \"*@shop.example.com\"",
+                crate::text::shortened(text, 100)
+            );
+            return Err(Invalid::new("push.oidc_accounts", problem));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    fn matches(&self, account: &str) -> bool {
+        if self.0 == "*" {
+            return true;
+        }
+        let mut pieces = self.0.split('*');
+        let Some(mut rest) = pieces.next().and_then(|first| account.strip_prefix(first)) else {
+            return false;
+        };
+        let mut pieces = pieces.peekable();
+        while let Some(piece) = pieces.next() {
+            let at = match pieces.peek() {
+                // The last piece stands at the end.
+                None => rest.len().checked_sub(piece.len()).filter(|_| rest.ends_with(piece)),
+                Some(_) => rest.find(piece),
+            };
+            let Some((skipped, behind)) = at.and_then(|at| rest.split_at_checked(at)) else {
+                return false;
+            };
+            if skipped.contains('@') {
+                return false;
+            }
+            rest = behind.get(piece.len()..).unwrap_or_default();
+        }
+        rest.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(patterns: &[&str]) -> Accounts {
+        Accounts::Listed(patterns.iter().map(|text| Pattern::parse(text).unwrap()).collect())
+    }
+
+    #[test]
+    fn an_account_is_named_only_if_it_is_listed() {
+        for (patterns, account, is_allowed) in [
+            (&["a@b.c"][..], "a@b.c", true),
+            (&["a@b.c"], "a@b.cc", false),
+            (&["a@b.c"], "aa@b.c", false),
+            (&["*@b.c"], "any.body-1@b.c", true),
+            (&["*@b.c"], "x@evil.d@b.c", false),
+            (&["*@b.c"], "@b.c", true),
+            (&["push-*@*.c"], "push-1@x.y.c", true),
+            (&["push-*@*.c"], "pull-1@x.y.c", false),
+            (&["*a*a@b"], "xaya@b", true),
+            (&["*a*a@b"], "xa@b", false),
+            (&["*"], "anybody@anywhere", true),
+            (&["a@b.c", "d@b.c"], "d@b.c", true),
+            (&[], "a@b.c", false),
+            (&["*@b.c"], "", false),
+        ] {
+            let checked = listed(patterns).check(account);
+            assert_eq!(checked.is_ok(), is_allowed, "{patterns:?} {account}");
+            assert!(checked.is_ok() || checked.unwrap_err().contains("push.oidc_accounts"));
+        }
+        assert_eq!(Accounts::Any.check("a@b.c"), Ok(()));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for bad in ["", "a b@c", "a@b\n", &"x".repeat(321)] {
+            assert!(Pattern::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

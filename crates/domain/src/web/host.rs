@@ -1,0 +1,94 @@
+//! A host as requests and settings write it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::Invalid;
+
+/// A host that a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host<'a> {
+    /// An address; one of IPv4 inside IPv6 counts as what it stands for.
+    Address(IpAddr),
+    /// A name, in the letters it was written in, without a final dot.
+    Name(&'a str),
+}
+
+impl<'a> Host<'a> {
+    /// The host of `host:port`, where the port may be missing. `None` = that is no host.
+    pub fn of_authority(text: &'a str) -> Option<Self> {
+        let (host, port) = match text.rfind(']') {
+            Some(end) => text.split_at_checked(end + 1)?,
+            None => text.split_at_checked(text.find(':').unwrap_or(text.len()))?,
+        };
+        let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|it| it.is_ascii_digit());
+        if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+            return None;
+        }
+        Self::parse(host)
+    }
+
+    fn parse(text: &'a str) -> Option<Self> {
+        if let Some(inner) = text.strip_prefix('[') {
+            let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
+            return Some(Self::Address(IpAddr::V6(address).to_canonical()));
+        }
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Some(Self::Address(IpAddr::V4(address)));
+        }
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        (!name.is_empty() && name.bytes().all(is_fit)).then_some(Self::Name(name))
+    }
+}
+
+/// A host of the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KnownHost {
+    /// `*`: programs may use any name.
+    Any,
+    /// `*.example.com`: every name that ends so, dot included.
+    Below(String),
+    /// A name.
+    Name(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl KnownHost {
+    /// Reads one as the settings write it: without a port, since every port is fine.
+    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self::Address(address.to_canonical()));
+        }
+        let below = text.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+        match (below, Host::parse(below.map_or(text, |rest| rest.trim_start_matches('.')))) {
+            (Some(_), Some(Host::Name(name))) => Ok(Self::Below(format!(".{name}"))),
+            (None, Some(Host::Name(name))) => Ok(Self::Name(name.to_owned())),
+            (None, Some(Host::Address(address))) => Ok(Self::Address(address)),
+            _ => Err(Invalid::new(
+                field,
+                format!(
+                    "{text:?} is no host; give names or addresses without scheme and port, such \
+                     as \"mq.example.com\", \"*.example.com\" or \"10.1.2.3\""
+                ),
+            )),
+        }
+    }
+
+    /// Whether it stands for this host. `*` stands for nobody by name: pages need one.
+    pub(super) fn is(&self, host: Host<'_>) -> bool {
+        match (self, host) {
+            (Self::Name(known), Host::Name(name)) => known.eq_ignore_ascii_case(name),
+            (Self::Below(end), Host::Name(name)) => {
+                let start = name.len().checked_sub(end.len()).filter(|start| *start > 0);
+                let found = start.and_then(|start| name.get(start..));
+                found.is_some_and(|found| found.eq_ignore_ascii_case(end))
+            }
+            (Self::Address(known), Host::Address(address)) => *known == address,
+            _ => false,
+        }
+    }
+}

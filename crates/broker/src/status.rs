@@ -1,6 +1,7 @@
 //! How the broker is: figures, what does not work, and what is worth putting right.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use domain::ProjectName;
 use domain::lint::{Finding, lint};
@@ -134,6 +135,12 @@ impl Broker {
             remedy: "no message is too old and nothing expires until the time is confirmed: set \
                      the clock right, or run `postrider clock confirm` if it is right",
         })
+    }
+
+    /// For how long the log could not be emptied; `None` = it can be.
+    pub fn log_stuck_for(&self) -> Option<Duration> {
+        let failing = self.runtime.upkeep.failing()?;
+        Some(self.runtime.clock.now().since(failing.began))
     }
 
     fn log_not_trimmed(&self) -> Option<Degraded> {

@@ -46,6 +46,10 @@ def degraded(rest):
     return {one["code"]: one for one in rest.get("/status").json["degraded"]}
 
 
+def alerting(rest):
+    return [one["rule"] for one in rest.get("/alerts").json["alerts"] if one["state"] == "firing"]
+
+
 def test_a_log_that_cannot_be_emptied_refuses_messages_and_says_so(make):
     rest = make()
     rest.topic(TOPIC)
@@ -63,6 +67,7 @@ def test_a_log_that_cannot_be_emptied_refuses_messages_and_says_so(make):
     assert rest.get("/status").json["status"] == "degraded"
     ready = rest.get("/readyz")
     assert ready.code == 200 and "degraded: log_not_trimmed: " in ready.text
+    until(lambda: alerting(rest) == ["log_not_trimmed"], seconds=30)
     # Deliveries and acks go on.
     received = rest.pull(NAME, 1)
     rest.ack(NAME, received)
@@ -71,6 +76,7 @@ def test_a_log_that_cannot_be_emptied_refuses_messages_and_says_so(make):
     in_the_way.unlink()
     until(lambda: publish(rest, BIG).code == 200, seconds=30)
     until(lambda: degraded(rest) == {}, seconds=30)
+    until(lambda: alerting(rest) == [], seconds=30)
     assert rest.get("/readyz").text == "ready\n"
 
 

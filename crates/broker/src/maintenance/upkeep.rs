@@ -1,7 +1,7 @@
 //! Whether progress can be saved and room made in the log. Where that fails again and again it is
 //! told, and whoever waits for room is refused: nobody would come to make it.
 
-use domain::Timestamp;
+use domain::{Moment, Now, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -23,13 +23,15 @@ pub(crate) struct Upkeep {
 pub(crate) struct Failing {
     pub(crate) times: u32,
     pub(crate) since: Timestamp,
+    /// The same on the clock that nobody sets.
+    pub(crate) began: Moment,
     /// What was wrong the last time.
     pub(crate) problem: String,
 }
 
 impl Upkeep {
     /// Notes what came of a try. A full disk is another matter: publishers are refused as it is.
-    pub(crate) fn note(&self, done: &Result<()>, now: Timestamp) {
+    pub(crate) fn note(&self, done: &Result<()>, now: Now) {
         let mut failing = self.failing.lock();
         let error = match done {
             Ok(()) => {
@@ -39,10 +41,19 @@ impl Upkeep {
             Err(Error::Full) => return,
             Err(error) => error,
         };
-        let before = failing.take();
-        let (times, since) = before.map_or((0, now), |before| (before.times, before.since));
-        *failing = Some(Failing { times: times + 1, since, problem: error.to_string() });
-        if times + 1 >= FAILURES_MAX {
+        let problem = error.to_string();
+        let times = match &mut *failing {
+            Some(before) => {
+                before.times += 1;
+                before.problem = problem;
+                before.times
+            }
+            none => {
+                let (since, began) = (now.wall, now.moment);
+                none.insert(Failing { times: 1, since, began, problem }).times
+            }
+        };
+        if times >= FAILURES_MAX {
             self.stuck.notify_waiters();
         }
     }
@@ -72,6 +83,10 @@ mod tests {
 
     use super::*;
 
+    fn now(second: u64) -> Now {
+        Now { moment: Moment(second), wall: Timestamp(second) }
+    }
+
     fn failed() -> Result<()> {
         Err(storage::Error::NotFound.into())
     }
@@ -80,16 +95,17 @@ mod tests {
     fn a_few_failures_are_nothing_and_more_are_told_until_one_try_succeeds() {
         let upkeep = Upkeep::default();
         for second in 0..2 {
-            upkeep.note(&failed(), Timestamp(second));
+            upkeep.note(&failed(), now(second));
             assert_eq!((upkeep.failing(), upkeep.stuck().now_or_never()), (None, None));
         }
-        upkeep.note(&Err(Error::Full), Timestamp(2));
+        upkeep.note(&Err(Error::Full), now(2));
         assert_eq!(upkeep.failing(), None, "a full disk is told of elsewhere");
-        upkeep.note(&failed(), Timestamp(3));
-        let failing = Failing { times: 3, since: Timestamp(0), problem: "not found".to_owned() };
+        upkeep.note(&failed(), now(3));
+        let (since, began, problem) = (Timestamp(0), Moment(0), "not found".to_owned());
+        let failing = Failing { times: 3, since, began, problem };
         assert_eq!(upkeep.failing(), Some(failing.clone()));
         assert_eq!(upkeep.stuck().now_or_never(), Some(failing));
-        upkeep.note(&Ok(()), Timestamp(4));
+        upkeep.note(&Ok(()), now(4));
         assert_eq!(upkeep.failing(), None);
     }
 }

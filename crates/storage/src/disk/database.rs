@@ -181,8 +181,13 @@ impl Database {
     /// The schema found; `None` in a store that was never completed.
     pub(super) fn format(&self) -> Result<Option<u32>> {
         let connection = self.connection()?;
-        let known = connection.table_exists(Some("main"), "meta")?;
-        let found = if known { get_meta(&connection, Meta::Format)? } else { None };
+        if !connection.table_exists(Some("main"), "meta")? {
+            return Ok(None);
+        }
+        // Asked before anything is changed, so without the checksum that a row may not have yet.
+        let select = "SELECT value FROM main.meta WHERE name = ?1";
+        let read = |row: &rusqlite::Row<'_>| get(row, 0);
+        let found = connection.query_row(select, [Meta::Format.name()], read).optional()?;
         Ok(found.map(|found| u32::try_from(found).unwrap_or(u32::MAX)))
     }
 

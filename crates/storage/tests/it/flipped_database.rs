@@ -41,11 +41,13 @@ struct Outcomes {
 async fn a_flipped_bit_in_the_database_is_found_or_harmless() {
     let (bed, owner) = lived().await;
     let content = std::fs::read(bed.database()).expect("SQLite's file");
+    // Most of it is empty pages.
+    let places: Vec<_> = (0..content.len()).filter(|place| content[*place] != 0).collect();
     let mark = owner.history.mark();
     let mut random = Random::seeded(9);
     let mut outcomes = Outcomes::default();
     for _ in 0..scaled(2_000) {
-        let (byte, bit) = (random.index(content.len()), random.below(8));
+        let (byte, bit) = (places[random.index(places.len())], random.below(8));
         let at = format!("bit {bit} of byte {byte}");
         let flipped = Bed::of(bed.disk.fork(), &bed.database());
         let mut damaged = content.clone();
@@ -71,5 +73,5 @@ async fn a_flipped_bit_in_the_database_is_found_or_harmless() {
         }
     }
     let Outcomes { harmless, refused, .. } = outcomes;
-    assert!(harmless > 50 && refused > 500, "{outcomes:?}");
+    assert!(harmless > 10 && refused > 300, "{outcomes:?}");
 }

@@ -44,8 +44,9 @@ cargo xtask <command>
                         every fuzz target for so long (60 s), or one of them
   soak [--minutes N]    mixed load for a long time (8 hours): memory, descriptors and latency
                         must stay as they are
+  power [--rounds N]    power cuts of the built program under load (500)
 
-Stages of `test`: setup build unit doc descriptors python node examples kill bench
+Stages of `test`: setup build unit doc descriptors python node examples kill power bench
 ";
 
 fn main() -> ExitCode {
@@ -80,6 +81,11 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
             test::run(&only)
         }
         "kill" => kill(arguments, "100"),
+        "power" => {
+            let rounds = arguments.take("--rounds")?.unwrap_or_else(|| "500".to_owned());
+            arguments.finish()?;
+            test::power(&rounds)
+        }
         "soak" => {
             let minutes = arguments.take("--minutes")?.unwrap_or_else(|| "480".to_owned());
             arguments.finish()?;

@@ -10,6 +10,8 @@ use crate::process::{Said, cargo, command, exists, run_and_keep};
 use crate::stages::{Count, Stages};
 use crate::{examples, fuzz, place, process, setup};
 
+/// Power cuts of the built program in the test command.
+const POWER_CUTS: &str = "20";
 /// Rounds of kill -9 in the test command, by program. Those under push load are among the Python
 /// tests.
 const KILL_ROUNDS: [(&str, &str); 2] = [("rounds.py", "100"), ("pull_rounds.py", "60")];
@@ -19,7 +21,7 @@ const KILL_PROGRAMS: [&str; 3] = ["rounds.py", "pull_rounds.py", "push_rounds.py
 type Stage = (&'static str, fn() -> Result<Count>);
 
 /// In this order. What later stages stand on comes first.
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     ("setup", || setup::run_all().map(|()| Count::ONE)),
     ("build", build),
     ("unit", unit),
@@ -29,6 +31,7 @@ const STAGES: [Stage; 10] = [
     ("node", node),
     ("examples", examples::run_all),
     ("kill", || kill_rounds(&KILL_ROUNDS, None)),
+    ("power", || power_cuts(POWER_CUTS)),
     ("bench", bench),
 ];
 
@@ -72,6 +75,15 @@ pub(crate) fn kill(rounds: &str, seed: Option<&str>) -> Result<()> {
     let mut stages = Stages::default();
     if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
         stages.run("kill", || kill_rounds(&KILL_PROGRAMS.map(|program| (program, rounds)), seed));
+    }
+    stages.finish()
+}
+
+/// `cargo xtask power`.
+pub(crate) fn power(rounds: &str) -> Result<()> {
+    let mut stages = Stages::default();
+    if stages.run("setup", || setup::run_all().map(|()| Count::ONE)) && stages.run("build", build) {
+        stages.run("power", || power_cuts(rounds));
     }
     stages.finish()
 }
@@ -213,6 +225,21 @@ fn kill_rounds(programs: &[(&str, &str)], seed: Option<&str>) -> Result<Count> {
         total.failed += count.failed;
     }
     Ok(total)
+}
+
+/// Only who may mount a file system can do this.
+fn power_cuts(rounds: &str) -> Result<Count> {
+    if !may_mount() {
+        println!("skipped: this user may not mount a file system of his own");
+        return Ok(Count::default());
+    }
+    let mut command = python_command(&["tests/e2e/kill/power.py", "--rounds", rounds]);
+    counted(&mut command, Format::Pytest)
+}
+
+fn may_mount() -> bool {
+    let is_root = process::read(Command::new("id").arg("-u")).is_ok_and(|user| user.trim() == "0");
+    is_root && std::path::Path::new("/dev/fuse").exists()
 }
 
 fn bench() -> Result<Count> {

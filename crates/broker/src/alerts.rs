@@ -101,7 +101,7 @@ impl Broker {
     fn see_server(&self) -> Sample {
         let clock = self.runtime.guard.view(&*self.runtime.clock);
         let clock_ahead = clock.suspended.map(|suspended| suspended.ahead);
-        Sample { clock_ahead, ..Sample::default() }
+        Sample { clock_ahead, log_stuck_for: self.log_stuck_for(), ..Sample::default() }
     }
 
     /// Nobody is told about those who are told: each telling would be one more thing to tell.
@@ -119,6 +119,7 @@ impl Broker {
             backlog_messages: figures.backlog_messages,
             fifo_blocked_for: figures.fifo.and_then(|fifo| fifo.blocked_for),
             clock_ahead: None,
+            log_stuck_for: None,
             lane_blocked_for: figures.lane_blocked_for.filter(|_| figures.fifo.is_none()),
             lanes_halted: figures.obstacles.waits.lanes_halted as u64,
         };

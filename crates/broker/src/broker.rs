@@ -6,6 +6,8 @@ mod pushing;
 mod subscriptions;
 mod topics;
 
+pub use loading::check_definition;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound;

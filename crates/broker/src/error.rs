@@ -57,6 +57,12 @@ pub enum Error {
     /// The disk has no space for messages.
     #[error("no space left for new messages; free disk space or acknowledge what is stored")]
     Full,
+    /// The log is at its bound and cannot be emptied; the text says why.
+    #[error(
+        "no messages are taken: the write-ahead log has reached storage.wal_max and cannot be \
+         emptied: {0}; GET /status says what to do"
+    )]
+    LogStuck(String),
     /// The server is stopping; another or a restarted one will answer.
     #[error("the server is shutting down")]
     Closing,

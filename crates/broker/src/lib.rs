@@ -44,7 +44,7 @@ mod waiters;
 
 pub use alerts::{AlertOptions, AlertView};
 pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
-pub use broker::{Broker, Page};
+pub use broker::{Broker, Page, check_definition};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
 pub use definition::Unreadable;

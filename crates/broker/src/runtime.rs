@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::guard::Guard;
 use crate::index::Index;
+use crate::maintenance::upkeep::Upkeep;
 use crate::options::Options;
 use crate::push::attempts::Attempts;
 use crate::subscription::Subscription;
@@ -31,6 +32,7 @@ pub(crate) struct Runtime {
     pub(crate) options: Options,
     pub(crate) timers: Timers,
     pub(crate) changed: Changed,
+    pub(crate) upkeep: Upkeep,
     pub(crate) index: Index,
     pub(crate) dead_letters: Jobs,
     /// Told when a dead letter topic has something new.
@@ -57,6 +59,7 @@ impl Runtime {
             options,
             timers: Timers::default(),
             changed: Changed::default(),
+            upkeep: Upkeep::default(),
             index: Index::default(),
             dead_letters: Jobs::open(),
             letters: Notify::new(),

@@ -1,12 +1,14 @@
 //! How the broker is: figures, what does not work, and what is worth putting right.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use domain::ProjectName;
 use domain::lint::{Finding, lint};
 use futures::FutureExt;
 
 use crate::broker::Broker;
+use crate::rfc3339;
 
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
-    /// `clock_jumped`, `dead_letters_stuck`, `lanes_halted`.
+    /// `log_not_trimmed`, `clock_jumped`, `dead_letters_stuck`, `lanes_halted`.
     pub code: &'static str,
     /// The subscription or topic it is about; `None` = the whole server.
     pub resource: Option<String>,
@@ -89,7 +91,8 @@ impl Broker {
         status
     }
 
-    fn degraded_server(&self) -> Vec<Degraded> {
+    /// What does not work for the whole server. Quick, unlike `status`.
+    pub fn degraded_server(&self) -> Vec<Degraded> {
         let runtime = &self.runtime;
         if let Some(error) = runtime.failed() {
             return vec![Degraded {
@@ -116,7 +119,8 @@ impl Broker {
             remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
                      their lanes, or seek past them",
         });
-        full.into_iter().chain(damaged).chain(self.clock_jumped()).collect()
+        let upkeep = self.log_not_trimmed();
+        full.into_iter().chain(damaged).chain(upkeep).chain(self.clock_jumped()).collect()
     }
 
     fn clock_jumped(&self) -> Option<Degraded> {
@@ -130,6 +134,29 @@ impl Broker {
             ),
             remedy: "no message is too old and nothing expires until the time is confirmed: set \
                      the clock right, or run `postrider clock confirm` if it is right",
+        })
+    }
+
+    /// For how long the log could not be emptied; `None` = it can be.
+    pub fn log_stuck_for(&self) -> Option<Duration> {
+        let failing = self.runtime.upkeep.failing()?;
+        Some(self.runtime.clock.now().since(failing.began))
+    }
+
+    fn log_not_trimmed(&self) -> Option<Degraded> {
+        let failing = self.runtime.upkeep.failing()?;
+        let since = rfc3339::text(failing.since);
+        Some(Degraded {
+            code: "log_not_trimmed",
+            resource: None,
+            problem: format!(
+                "since {since} progress could not be saved or room made in the log, {} times: {}",
+                failing.times, failing.problem
+            ),
+            remedy: "acks and deliveries go on, and messages are taken until the log has reached \
+                     storage.wal_max; then publishing is refused. Put right what the problem \
+                     names: the disk, who may write to the data folder, how many files may be \
+                     open. It is tried again every second",
         })
     }
 

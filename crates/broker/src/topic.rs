@@ -258,12 +258,30 @@ impl Topic {
 /// Publishing.
 impl Topic {
     async fn wait_for_room(&self) -> Result<()> {
-        let room = self.runtime.log.room().await;
+        let room = tokio::select! {
+            biased;
+            room = self.runtime.log.room() => room,
+            problem = self.no_room_to_come() => return Err(Error::LogStuck(problem)),
+        };
         if let Err(storage::Error::Full) = room {
             // What was deleted or is past its retention may be in the way, and nobody else asks.
             self.runtime.changed.press();
         }
         Ok(room?)
+    }
+
+    /// Resolves if nobody will make room: whoever waits for it would wait in vain. What only waits
+    /// for the disk to write has its second.
+    async fn no_room_to_come(&self) -> String {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let clock = &self.runtime.clock;
+        loop {
+            self.runtime.upkeep.stuck().await;
+            clock.sleep_until(clock.now().plus(PATIENCE)).await;
+            if let Some(failing) = self.runtime.upkeep.failing() {
+                return failing.problem;
+            }
+        }
     }
 
     /// Appends `messages` in one commit and returns their offsets once they are durable.

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use base64::Engine;
@@ -19,7 +20,7 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
-        let opened = OpenOptions::new().create(true).append(true).open(path);
+        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         let file = opened.map_err(|source| StartError::Audit { path: path.to_owned(), source })?;
         Ok(Self { file: Mutex::new(file) })
     }

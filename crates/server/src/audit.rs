@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use broker::{Audit, AuditAct, AuditLog};
@@ -58,7 +59,7 @@ impl AuditFile {
 
 impl Open {
     fn at(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { file, bytes })
     }

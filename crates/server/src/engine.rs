@@ -113,7 +113,7 @@ fn bytes(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-/// Checks every checksum of a store on disk, changing nothing.
+/// Checks every checksum of a store on disk and reads what a start reads, changing nothing.
 pub(crate) fn verify(folder: &Path) -> Result<Report, Error> {
-    disk::verify(folder)
+    disk::verify(folder, &broker::check_definition)
 }

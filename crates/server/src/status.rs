@@ -170,7 +170,7 @@ impl From<Error> for Refusal {
             Error::Contended(..) => Code::Aborted,
             Error::FailedPrecondition(_) => Code::FailedPrecondition,
             Error::Full => Code::ResourceExhausted,
-            Error::Closing => Code::Unavailable,
+            Error::Closing | Error::LogStuck(_) => Code::Unavailable,
             Error::Unreadable(..) | Error::NoRandomness | Error::Push(_) => Code::Internal,
             Error::Storage(storage) => storage_code(storage),
         };
@@ -274,6 +274,7 @@ mod tests {
             ),
             (Error::Full, Code::ResourceExhausted, 429, "RESOURCE_EXHAUSTED"),
             (Error::Closing, Code::Unavailable, 503, "UNAVAILABLE"),
+            (Error::LogStuck("damage".to_owned()), Code::Unavailable, 503, "UNAVAILABLE"),
             (storage::Error::Unavailable(io()).into(), Code::Unavailable, 503, "UNAVAILABLE"),
             (storage::Error::Indeterminate(io()).into(), Code::Unavailable, 503, "UNAVAILABLE"),
             (storage::Error::Full.into(), Code::ResourceExhausted, 429, "RESOURCE_EXHAUSTED"),

@@ -185,6 +185,9 @@ pub struct Trimmed {
     pub records_moved: u64,
     /// Records dropped because nobody needs them.
     pub records_dropped: u64,
+    /// Needed records whose bytes are damaged. Nothing of them could be moved; they still read as
+    /// damaged.
+    pub records_damaged: u64,
 }
 
 /// The durable log of all topics.

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 import program
 from clients import Clients
-from program import CONFIG, Server
+from program import CONFIG, ROOT, Server
 from rest import Rest
 from statuses import status_of
 from streams import Stream
@@ -215,6 +216,36 @@ def test_verify_passes_a_sound_folder_and_finds_a_flipped_bit(own_server):
     assert told.returncode not in (0, None)
     assert log.name in told.stderr
     assert bytearray(log.read_bytes()) == content
+
+
+def spoil(server):
+    """Changes two bytes of a definition, and sees that the server cannot start; what verify says."""
+    database = server.data / "store.sqlite"
+    content = bytearray(database.read_bytes())
+    place = content.index(b'"topic_id":')
+    content[place : place + 2] = b"!!"
+    database.write_bytes(content)
+    told = program.run(*Server(server.folder).command()[1:])
+    assert told.returncode not in (0, None), "the server cannot start"
+    broken = program.run("verify", "--data-dir", server.data)
+    assert broken.returncode == 1, broken.stdout
+    return broken.stdout
+
+
+def test_verify_finds_a_row_of_the_database_that_would_stop_a_start(own_server):
+    rest = Rest(own_server)
+    rest.topic("projects/p/topics/orders")
+    rest.subscription("projects/p/subscriptions/billing", "projects/p/topics/orders")
+    assert own_server.terminate() == 0
+    assert "store.sqlite" in spoil(own_server)
+
+
+def test_verify_finds_a_definition_that_would_stop_a_start(tmp_path):
+    # In a folder of the first version rows have no checksums, and SQLite finds nothing wrong.
+    server = Server(tmp_path)
+    shutil.copytree(ROOT / "crates/storage/tests/fixtures/v1", server.data)
+    said = spoil(server)
+    assert "store.sqlite" in said and "projects/p/subscriptions/billing" in said
 
 
 def test_describe_speaks_json(own_server):

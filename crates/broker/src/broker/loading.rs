@@ -9,13 +9,34 @@ use storage::{Entry, Kind};
 
 use super::topics::OFFSET_FLOOR;
 use super::{Admin, Broker, readable};
-use crate::definition::{StoredSnapshot, StoredSubscription, StoredTopic, Unreadable};
+use crate::definition::{
+    StoredReplay, StoredSnapshot, StoredSubscription, StoredTopic, Unreadable,
+};
 use crate::error::Result;
 use crate::maintenance::expirer;
 use crate::settings;
 use crate::snapshot::Snapshot;
 use crate::subscription::{Definition, Subscription};
 use crate::topic::{Topic, Versioned};
+
+/// Says what is wrong with a stored definition, as a start would find out.
+pub fn check_definition(entry: &Entry) -> std::result::Result<(), String> {
+    let (name, value) = (entry.name.as_str(), &entry.value);
+    let read = match entry.kind {
+        Kind::Topic => StoredTopic::decode(name, value).map(drop),
+        Kind::Subscription => StoredSubscription::decode(name, value).map(drop),
+        Kind::Snapshot => StoredSnapshot::decode(name, value).map(drop),
+        Kind::Replay => StoredReplay::decode(value).map(drop),
+        Kind::Mark if name == OFFSET_FLOOR => read_mark::<u64>(value).map(drop),
+        Kind::Mark if name == expirer::USED => read_mark::<BTreeMap<u64, u64>>(value).map(drop),
+        Kind::Mark | Kind::Desk | Kind::Schema => Ok(()),
+    };
+    read.map_err(|unreadable| unreadable.to_string())
+}
+
+fn read_mark<T: serde::de::DeserializeOwned>(value: &[u8]) -> Result<T, Unreadable> {
+    Ok(serde_json::from_slice(value)?)
+}
 
 /// Entries read from the catalogue at a time.
 const PAGE: usize = 1_000;
@@ -49,10 +70,7 @@ impl Broker {
     /// A mark of the store, and its version.
     async fn mark<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<Option<(T, u64)>> {
         match self.engine.catalogue.get(Kind::Mark, name).await {
-            Ok(entry) => {
-                let value = serde_json::from_slice(&entry.value).map_err(Unreadable::Json);
-                Ok(Some((readable(value, name)?, entry.version)))
-            }
+            Ok(entry) => Ok(Some((readable(read_mark(&entry.value), name)?, entry.version))),
             Err(storage::Error::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -29,6 +29,7 @@ pub(crate) async fn run(broker: Arc<Broker>, flush: Duration) {
         // On a full disk any ack may have freed what it takes to go on.
         let trims = pressed || is_due == Due::Trim || is_full(&broker);
         let done = once(&broker, trims).await;
+        broker.runtime.upkeep.note(&done, broker.runtime.now());
         if let Err(error) = &done {
             tracing::warn!(%error, "could not save progress or make room in the log");
         }

@@ -31,6 +31,8 @@ pub struct Sample {
     pub fifo_blocked_for: Option<Duration>,
     /// Of the server itself: how far its clock is ahead, if it is not believed.
     pub clock_ahead: Option<Duration>,
+    /// Of the server itself: for how long its log could not be emptied, if that fails.
+    pub log_stuck_for: Option<Duration>,
     /// How long the lane has failed that has failed longest, if it has lanes of keys.
     pub lane_blocked_for: Option<Duration>,
     /// Lanes that wait for an operator.
@@ -94,6 +96,8 @@ pub enum Measure {
     PushesFailed,
     /// Seconds the server's clock is ahead while it is not believed; the level's time is the bound.
     ClockAhead,
+    /// Seconds for which the server's log could not be emptied; the level's time is the bound.
+    LogStuck,
 }
 
 impl Measure {
@@ -101,7 +105,11 @@ impl Measure {
     pub fn is_time(self) -> bool {
         matches!(
             self,
-            Self::OldestUnackedAge | Self::FifoBlocked | Self::LaneBlocked | Self::ClockAhead
+            Self::OldestUnackedAge
+                | Self::FifoBlocked
+                | Self::LaneBlocked
+                | Self::ClockAhead
+                | Self::LogStuck
         )
     }
 
@@ -127,6 +135,7 @@ impl Level {
             Measure::OldestUnackedAge
             | Measure::FifoBlocked
             | Measure::ClockAhead
+            | Measure::LogStuck
             | Measure::LaneBlocked
             | Measure::LanesHalted
             | Measure::DeadLettersWaiting => None,
@@ -175,6 +184,7 @@ impl Level {
             Measure::PushesRefused => share(change([pushes.refused, pushes.all])),
             Measure::PushesFailed => share(change([pushes.failed, pushes.all])),
             Measure::ClockAhead => seconds(sample.clock_ahead),
+            Measure::LogStuck => seconds(sample.log_stuck_for),
         }
     }
 
@@ -218,6 +228,10 @@ impl Level {
             Measure::ClockAhead => {
                 let ahead = format!("the clock is {} ahead of the time that passed", time(value));
                 return format!("{ahead}: retention and expiry are suspended");
+            }
+            Measure::LogStuck => {
+                let stuck = format!("the log could not be emptied for {}", time(value));
+                return format!("{stuck}: at its bound publishing is refused");
             }
         };
         format!("{what}, more than {than}")

@@ -60,6 +60,8 @@ pub enum RuleName {
     LaneHalted,
     /// The server's clock jumped forward.
     ClockJumped,
+    /// The server's log cannot be emptied.
+    LogNotTrimmed,
 }
 
 impl RuleName {
@@ -76,6 +78,7 @@ impl RuleName {
             Self::LaneBlocked => "lane_blocked",
             Self::LaneHalted => "lane_halted",
             Self::ClockJumped => "clock_jumped",
+            Self::LogNotTrimmed => "log_not_trimmed",
         }
     }
 
@@ -169,7 +172,7 @@ const fn level(
 const PERCENT: u32 = 10_000;
 
 /// Every rule there is.
-pub static RULES: [Rule; 10] = [
+pub static RULES: [Rule; 11] = [
     Rule {
         name: RuleName::DeadLetters,
         title: "dead letters wait",
@@ -330,5 +333,20 @@ pub static RULES: [Rule; 10] = [
             "Left alone, a clock that runs steadily for a day is believed.",
         ],
         levels: &[warning(Measure::ClockAhead, 0, 0)],
+    },
+    Rule {
+        name: RuleName::LogNotTrimmed,
+        title: "the log cannot be emptied",
+        meaning: "Progress cannot be saved, or messages cannot be moved out of the write-ahead \
+                  log, again and again. Deliveries and acks go on, and messages are taken until \
+                  the log has reached `storage.wal_max`; then publishing is refused.",
+        remedy: &[
+            "See what is wrong: `degraded` in `GET /status` names it, and so does the server's \
+             log.",
+            "Put it right: the disk, who may write to the data folder, how many files the server \
+             may have open (`LimitNOFILE`).",
+            "It is tried again every second, and all goes on by itself.",
+        ],
+        levels: &[critical(Measure::LogStuck, 0, 0)],
     },
 ];

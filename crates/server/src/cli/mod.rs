@@ -303,6 +303,8 @@ fn hide_at(command: clap::Command) -> clap::Command {
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
+    // Messages, secrets and keys may be in whatever is written: it is for who runs this alone.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let words: Vec<OsString> = std::env::args_os().collect();
     // Those behind `--` are not flags.
     let mut flags = words.iter().take_while(|word| *word != "--");

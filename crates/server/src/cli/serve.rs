@@ -147,7 +147,8 @@ fn whole(path: &Path) -> String {
 
 fn recovered(started: &Started) -> Option<String> {
     let recovery = started.recovery?;
-    if recovery.groups == 0 && recovery.torn_bytes_cut == 0 {
+    let is_whole = recovery.torn_bytes_cut == 0 && recovery.unsynced_bytes_cut == 0;
+    if recovery.groups == 0 && is_whole {
         return None;
     }
     let mut text = format!(
@@ -159,6 +160,11 @@ fn recovered(started: &Started) -> Option<String> {
     );
     if recovery.torn_bytes_cut > 0 {
         let cut = format!("; cut {} bytes of a commit never finished", recovery.torn_bytes_cut);
+        text.push_str(&cut);
+    }
+    if recovery.unsynced_bytes_cut > 0 {
+        let (commits, bytes) = (recovery.unsynced_groups_cut, recovery.unsynced_bytes_cut);
+        let cut = format!("; cut {commits} commits, {bytes} bytes, which were never synced");
         text.push_str(&cut);
     }
     Some(text)

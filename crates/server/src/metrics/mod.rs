@@ -218,6 +218,8 @@ impl Metrics {
         gauge(out, &table::OPEN_STREAMS, self.open_streams.load(Ordering::Relaxed));
         let jump = self.broker.clock().clock.suspended;
         gauge(out, &table::CLOCK_AHEAD, jump.map_or(0, |jump| jump.ahead.as_secs()));
+        let stuck_for = self.broker.log_stuck_for();
+        gauge(out, &table::LOG_STUCK, stuck_for.map_or(0, |time| time.as_secs().max(1)));
     }
 
     fn write_start(&self, out: &mut Writer) {

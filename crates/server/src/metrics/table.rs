@@ -178,6 +178,8 @@ metrics! {
         "StreamingPull calls that are open.";
     CLOCK_AHEAD = Gauge, "postrider_clock_ahead_seconds", "seconds", SERVER,
         "How far the clock is ahead while retention and expiry are suspended for it; 0 = not.";
+    LOG_STUCK = Gauge, "postrider_log_stuck_seconds", "seconds", SERVER,
+        "For how long the write-ahead log could not be emptied; 0 = it can be.";
     TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are, without the server's own.";
     SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions there are.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,

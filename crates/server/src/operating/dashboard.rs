@@ -171,6 +171,7 @@ fn machine() -> Vec<Panel> {
         now("Subscriptions", &table::SUBSCRIPTIONS),
         now("Time to open the store", &table::RECOVERY_TIME),
         now("Clock ahead, retention suspended", &table::CLOCK_AHEAD),
+        now("Log not emptied for", &table::LOG_STUCK),
     ]
 }
 

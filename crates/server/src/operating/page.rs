@@ -64,6 +64,9 @@ fn condition(level: &Level) -> String {
         Measure::ClockAhead => {
             "the clock is ahead by more than 1h, and retention and expiry are suspended".to_owned()
         }
+        Measure::LogStuck => {
+            "progress could not be saved or room made in the log, three times in a row".to_owned()
+        }
     }
 }
 

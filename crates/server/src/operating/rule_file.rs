@@ -9,7 +9,7 @@ use domain::backoff::show_wait;
 use super::consumer_rules;
 use crate::metrics::table::{
     BACKLOG_MESSAGES, CLOCK_AHEAD, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, LANE_BLOCKED,
-    LANES_HALTED, OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
+    LANES_HALTED, LOG_STUCK, OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
 };
 
 const HEAD: &str = "\
@@ -65,7 +65,7 @@ fn alert_name(rule: &Rule) -> String {
 fn label(level: &Level) -> &'static str {
     match level.measure {
         Measure::FifoBlocked => "subscription_id",
-        Measure::ClockAhead => "instance",
+        Measure::ClockAhead | Measure::LogStuck => "instance",
         _ => "subscription",
     }
 }
@@ -90,6 +90,7 @@ fn expression(level: &Level) -> String {
             share(&format!("class!~\"{}|{refused}\"", Counts::ACKED_CLASS), &window)
         }
         Measure::ClockAhead => CLOCK_AHEAD.full_name(),
+        Measure::LogStuck => LOG_STUCK.full_name(),
     };
     format!("{left} > {bound}")
 }
@@ -135,6 +136,9 @@ fn description(level: &Level) -> String {
         ),
         Measure::ClockAhead => "the clock is {{ $value | humanizeDuration }} ahead of the time \
              that passed: retention and expiry are suspended"
+            .to_owned(),
+        Measure::LogStuck => "the log could not be emptied for {{ $value | humanizeDuration }}: \
+             at its bound publishing is refused"
             .to_owned(),
     }
 }

@@ -98,6 +98,8 @@ fn show_recovery(about: &About) -> Option<Value> {
         "bytes": recovery.bytes,
         "records": recovery.records,
         "tornBytesCut": recovery.torn_bytes_cut,
+        "unsyncedCommitsCut": recovery.unsynced_groups_cut,
+        "unsyncedBytesCut": recovery.unsynced_bytes_cut,
     }))
 }
 

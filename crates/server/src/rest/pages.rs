@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 use wire::rest::route;
 
-use super::{HTML, Reply, Rest, health, no_route, to_json};
+use super::{HTML, Reply, Rest, TEXT, health, no_route, to_json};
 use crate::status::Result;
 
 /// The answer if the path is one of ours.
@@ -20,7 +20,9 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
             Ok(Some(Reply::Json(to_json(&status)?)))
         }
         ("GET", "/healthz") => text(StatusCode::OK, "ok\n"),
-        ("GET", "/readyz") if rest.is_ready() => text(StatusCode::OK, readiness(rest)),
+        ("GET", "/readyz") if rest.is_ready() => {
+            Ok(Some(Reply::Typed(TEXT, readiness(rest).into_bytes())))
+        }
         ("GET", "/readyz") => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         ("GET", "/alerts") => alerts(rest),
         ("GET", _) => match path.strip_suffix("/cursor") {
@@ -31,14 +33,12 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
     }
 }
 
-/// A clock that is not believed keeps nobody from publishing and consuming, so it is ready; were
-/// it not, a server that was off for a night would take no calls until somebody came.
-fn readiness(rest: &Rest) -> &'static str {
-    if rest.0.api.broker().clock().clock.suspended.is_some() {
-        "ready\nthe clock jumped forward: retention and expiry are suspended, see postrider clock\n"
-    } else {
-        "ready\n"
-    }
+/// What does not work keeps nobody from publishing and consuming, so it is ready and says so: were
+/// it not, a server whose clock jumped would take no calls until somebody came.
+fn readiness(rest: &Rest) -> String {
+    let degraded = rest.0.api.broker().degraded_server();
+    let lines = degraded.iter().map(|one| format!("degraded: {}: {}\n", one.code, one.problem));
+    std::iter::once("ready\n".to_owned()).chain(lines).collect()
 }
 
 /// `GET /alerts`: what is wrong now.

@@ -16,6 +16,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, Row, Transaction, params};
 
 use super::database::{get, sync_file, vacuum_into};
+use super::private;
 use super::scan::unavailable;
 use crate::attempts::{Head, surplus};
 use crate::{
@@ -69,6 +70,7 @@ impl History {
 
     /// Copies the file as it is now to `path`.
     pub(super) fn copy_to(&self, path: &Path) -> Result<()> {
+        private::touch(path).map_err(unavailable)?;
         self.with(|connection| vacuum_into(connection, path))?;
         sync_file(path)
     }
@@ -180,6 +182,10 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
+    if let Err(error) = private::touch(path) {
+        // SQLite says what is wrong in words of its own.
+        tracing::debug!(%error, file = %path.display(), "cannot make a file");
+    }
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;

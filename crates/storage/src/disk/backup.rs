@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::format::{BLOCK_BYTES, to_usize};
+use super::private::{FILE_MODE, FOLDER_MODE};
 use super::real::RealDisk;
 use super::scan::unavailable;
 use super::seam::Disk;
@@ -73,7 +74,7 @@ fn finish(unfinished: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn copy(shared: &Shared, folder: &Path, others: &[PathBuf]) -> Result<Backup> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unavailable)?;
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(unavailable)?;
     let mut copy = Copy { shared, to: RealDisk::new(folder), segments: BTreeMap::new() };
     copy_others(others, folder).map_err(unavailable)?;
     shared.attempts.copy_to(&folder.join(attempts::FILE))?;
@@ -99,7 +100,10 @@ fn copy_others(others: &[PathBuf], folder: &Path) -> io::Result<()> {
         match fs::copy(other, &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
-            Ok(_) => fs::File::open(&to)?.sync_all()?,
+            Ok(_) => {
+                fs::set_permissions(&to, fs::Permissions::from_mode(FILE_MODE))?;
+                fs::File::open(&to)?.sync_all()?;
+            }
         }
     }
     Ok(())

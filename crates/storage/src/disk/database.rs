@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use domain::{ClockMark, Moment, Offset, SubscriptionId, Timestamp, TopicId, Uptime};
 use parking_lot::{Mutex, MutexGuard};
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
 
+use super::private;
+use super::rows::{self, DamagedRow, Sum};
 use super::segments::{Mark, Segment, decode_marks, encode_marks};
 use super::topic::Topic;
 use crate::{Error, Position, Result};
@@ -52,6 +54,8 @@ pub(super) enum Meta {
     Serial,
     /// Seeds the checksums of records.
     Secret,
+    /// The first group that was written without being synced by itself; 0 = there is none.
+    Unsynced,
     /// Not zero in a copy that nobody has taken into use.
     Copy,
     /// The mark of the clock: the time as far as it is believed.
@@ -71,6 +75,7 @@ impl Meta {
             Self::LowestFile => "lowest_file",
             Self::Serial => "serial",
             Self::Secret => "secret",
+            Self::Unsynced => "unsynced",
             Self::Copy => "copy",
             Self::Clock => "clock",
             Self::ClockBoot => "clock_boot",
@@ -95,6 +100,11 @@ impl TopicRow {
         let state = topic.state();
         Self { id: topic.id, next: state.end, low: state.low(), last_time: state.last_time }
     }
+
+    fn sum(self) -> Sum {
+        let numbers = [self.id.0, self.next.0, self.low.0, self.last_time.0];
+        numbers.into_iter().fold(Sum::of("topics"), Sum::number)
+    }
 }
 
 /// What the database says of the log.
@@ -105,6 +115,8 @@ pub(super) struct Stored {
     pub lowest_file: u64,
     /// Seeds the checksums of records.
     pub secret: u64,
+    /// The first group that was written without being synced by itself; 0 = there is none.
+    pub unsynced: u64,
     pub topics: Vec<TopicRow>,
     pub segments: Vec<Segment>,
 }
@@ -122,23 +134,31 @@ pub(super) type Guard<'db> = parking_lot::MappedMutexGuard<'db, Connection>;
 impl Database {
     /// Opens or creates the file. Nothing of its content is changed yet but an empty schema.
     pub(super) fn open(path: &Path) -> Result<Self> {
+        private::touch(path).map_err(super::scan::unavailable)?;
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.set_prepared_statement_cache_capacity(64);
         let database = Self::of(connection, path);
-        if let Some(found) = database.format()?
-            && found != FORMAT
+        database.check_format()?;
         {
-            return Err(Error::Format { found, known: FORMAT });
+            let connection = database.connection()?;
+            connection.execute_batch(SCHEMA)?;
+            rows::add_columns(&connection)?;
+            rows::check_keys(&connection)?;
         }
-        database.connection()?.execute_batch(SCHEMA)?;
+        // A page that is damaged may lose rows, whose checksums nobody looks at.
+        if !database.check("quick_check")?.is_empty() {
+            let what = "SQLite finds its file damaged; `postrider verify` says where";
+            return Err(super::scan::corrupt(path, 0, what));
+        }
         Ok(database)
     }
 
     /// Opens an existing file to look at it only.
     pub(super) fn open_to_read(path: &Path) -> Result<Self> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        rows::pretend_columns(&connection)?;
         Ok(Self::of(connection, path))
     }
 
@@ -161,9 +181,22 @@ impl Database {
     /// The schema found; `None` in a store that was never completed.
     pub(super) fn format(&self) -> Result<Option<u32>> {
         let connection = self.connection()?;
-        let known = connection.table_exists(None, "meta")?;
-        let found = if known { get_meta(&connection, Meta::Format)? } else { None };
+        if !connection.table_exists(Some("main"), "meta")? {
+            return Ok(None);
+        }
+        // Asked before anything is changed, so without the checksum that a row may not have yet.
+        let select = "SELECT value FROM main.meta WHERE name = ?1";
+        let read = |row: &rusqlite::Row<'_>| get(row, 0);
+        let found = connection.query_row(select, [Meta::Format.name()], read).optional()?;
         Ok(found.map(|found| u32::try_from(found).unwrap_or(u32::MAX)))
+    }
+
+    /// `Err` if this version does not know the schema.
+    pub(super) fn check_format(&self) -> Result<()> {
+        match self.format()? {
+            Some(found) if found != FORMAT => Err(Error::Format { found, known: FORMAT }),
+            _ => Ok(()),
+        }
     }
 
     /// Completes a new store, whose log starts with file `lowest_file`.
@@ -175,11 +208,13 @@ impl Database {
         })
     }
 
-    /// Raises and returns the count of openings.
-    pub(super) fn raise_opens(&self) -> Result<u64> {
+    /// Raises and returns the count of openings, and notes the first group that will not be synced
+    /// by itself; `None` = all of them will be.
+    pub(super) fn raise_opens(&self, unsynced: Option<u64>) -> Result<u64> {
         self.write(|transaction| {
             let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + 1;
             put_meta(transaction, Meta::Opens, opens)?;
+            put_meta(transaction, Meta::Unsynced, unsynced.unwrap_or(0))?;
             Ok(opens)
         })
     }
@@ -215,20 +250,23 @@ impl Database {
         let connection = self.connection()?;
         let meta = |name| Ok::<_, Error>(get_meta(&connection, name)?.unwrap_or(0));
         let mut topics =
-            connection.prepare("SELECT id, next, low, last_time FROM topics ORDER BY id")?;
+            connection.prepare("SELECT id, next, low, last_time, sum FROM topics ORDER BY id")?;
         let topics = topics.query_map([], |row| {
-            Ok(TopicRow {
+            let topic = TopicRow {
                 id: TopicId(get(row, 0)?),
                 next: Offset(get(row, 1)?),
                 low: Offset(get(row, 2)?),
                 last_time: Timestamp(get(row, 3)?),
-            })
+            };
+            topic.sum().check(row, 4)?;
+            Ok(topic)
         })?;
         Ok(Stored {
             checkpoint: Position(meta(Meta::Checkpoint)?),
             position: Position(meta(Meta::Position)?),
             lowest_file: meta(Meta::LowestFile)?,
             secret: meta(Meta::Secret)?,
+            unsynced: meta(Meta::Unsynced)?,
             topics: topics.collect::<rusqlite::Result<_>>()?,
             segments: segments(&connection)?,
         })
@@ -238,6 +276,8 @@ impl Database {
     /// that nobody has who goes on with this one: ack ids of one are not taken for the other's.
     pub(super) fn copy_to(&self, path: &Path) -> Result<()> {
         const OPENS_AHEAD: u64 = 1_000_000;
+        // SQLite takes an empty file for a new one, and keeps its mode.
+        private::touch(path).map_err(super::scan::unavailable)?;
         vacuum_into(&*self.connection()?, path)?;
         let copy = Self::of(Connection::open(path)?, path);
         copy.write(|transaction| {
@@ -263,25 +303,60 @@ impl Database {
     pub(super) fn progress(&self, subscription: SubscriptionId) -> Result<Option<Vec<u8>>> {
         let connection = self.connection()?;
         let mut statement =
-            connection.prepare_cached("SELECT value FROM progress WHERE subscription = ?1")?;
+            connection.prepare_cached("SELECT value, sum FROM progress WHERE subscription = ?1")?;
         let id = subscription.0.cast_signed();
-        Ok(statement.query_row([id], |row| row.get(0)).optional()?)
+        let read = |row: &rusqlite::Row<'_>| {
+            let value: Vec<u8> = row.get(0)?;
+            progress_sum(subscription.0, &value).check(row, 1)?;
+            Ok(value)
+        };
+        Ok(statement.query_row([id], read).optional()?)
     }
 
     /// The sparse index of a segment.
     pub(super) fn marks(&self, topic: TopicId, first: Offset) -> Result<Vec<Mark>> {
         let connection = self.connection()?;
-        let mut statement = connection
-            .prepare_cached("SELECT marks FROM segments WHERE topic = ?1 AND first = ?2")?;
+        let mut statement = connection.prepare_cached(
+            "SELECT marks, marks_sum FROM segments WHERE topic = ?1 AND first = ?2",
+        )?;
         let key = [topic.0.cast_signed(), first.0.cast_signed()];
-        let marks: Option<Vec<u8>> = statement.query_row(key, |row| row.get(0)).optional()?;
+        let read = |row: &rusqlite::Row<'_>| {
+            let marks: Vec<u8> = row.get(0)?;
+            marks_sum(topic, first, &marks).check(row, 1)?;
+            Ok(marks)
+        };
+        let marks = statement.query_row(key, read).optional()?;
         marks.map(|bytes| decode_marks(&bytes)).ok_or(Error::NotFound)
     }
 
-    /// What SQLite itself says about its file; empty = all is well.
-    pub(super) fn quick_check(&self) -> Result<Vec<String>> {
+    /// The subscriptions whose checkpointed progress cannot be read.
+    pub(super) fn unreadable_progress(&self) -> Result<Vec<u64>> {
         let connection = self.connection()?;
-        let mut statement = connection.prepare("PRAGMA quick_check")?;
+        let mut statement = connection.prepare("SELECT subscription, value, sum FROM progress")?;
+        let mut rows = statement.query([])?;
+        let mut unreadable = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (id, value): (u64, Vec<u8>) = (get(row, 0)?, row.get(1)?);
+            let holds = progress_sum(id, &value).check(row, 2).is_ok();
+            if !holds || domain::Progress::decode(&value).is_err() {
+                unreadable.push(id);
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// What SQLite itself says about its file; empty = all is well.
+    pub(super) fn integrity_check(&self) -> Result<Vec<String>> {
+        let lines = self.check("integrity_check")?;
+        if lines.is_empty() {
+            rows::check_keys(&*self.connection()?)?;
+        }
+        Ok(lines)
+    }
+
+    fn check(&self, pragma: &str) -> Result<Vec<String>> {
+        let connection = self.connection()?;
+        let mut statement = connection.prepare(&format!("PRAGMA {pragma}"))?;
         let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
         let mut lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
         lines.retain(|line| line != "ok");
@@ -291,11 +366,11 @@ impl Database {
 
 fn segments(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
     let mut statement = connection.prepare(
-        "SELECT topic, first, last, file, length, records, time_min, time_max FROM segments
+        "SELECT topic, first, last, file, length, records, time_min, time_max, sum FROM segments
          ORDER BY topic, first",
     )?;
     let rows = statement.query_map([], |row| {
-        Ok(Segment {
+        let segment = Segment {
             topic: TopicId(get(row, 0)?),
             first: Offset(get(row, 1)?),
             last: Offset(get(row, 2)?),
@@ -305,9 +380,40 @@ fn segments(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
             time_min: Timestamp(get(row, 6)?),
             time_max: Timestamp(get(row, 7)?),
             marks: std::sync::OnceLock::new(),
-        })
+        };
+        segment_sum(&segment).check(row, 8)?;
+        Ok(segment)
     })?;
     rows.collect()
+}
+
+fn segment_sum(segment: &Segment) -> Sum {
+    let places = [segment.topic.0, segment.first.0, segment.last.0, segment.length];
+    let counts = [segment.records, segment.time_min.0, segment.time_max.0];
+    let sum = Sum::of("segments").bytes(segment.file.as_bytes());
+    places.into_iter().chain(counts).fold(sum, Sum::number)
+}
+
+fn marks_sum(topic: TopicId, first: Offset, marks: &[u8]) -> Sum {
+    Sum::of("segments").number(topic.0).number(first.0).bytes(marks)
+}
+
+fn progress_sum(subscription: u64, value: &[u8]) -> Sum {
+    Sum::of("progress").number(subscription).bytes(value)
+}
+
+/// Writes the progress of a subscription.
+pub(super) fn put_progress(
+    transaction: &Transaction<'_>,
+    subscription: SubscriptionId,
+    value: &[u8],
+) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT OR REPLACE INTO progress (subscription, value, sum) VALUES (?1, ?2, ?3)",
+    )?;
+    let sum = progress_sum(subscription.0, value).value();
+    statement.execute(params![subscription.0.cast_signed(), value, sum])?;
+    Ok(())
 }
 
 /// Writes a segment's row, replacing the one it continues.
@@ -318,9 +424,10 @@ pub(super) fn put_segment(
 ) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached(
         "INSERT OR REPLACE INTO segments
-         (topic, first, last, file, length, records, time_min, time_max, marks)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+         (topic, first, last, file, length, records, time_min, time_max, marks, sum, marks_sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?;
+    let marks = encode_marks(marks);
     statement.execute(params![
         segment.topic.0.cast_signed(),
         segment.first.0.cast_signed(),
@@ -330,7 +437,9 @@ pub(super) fn put_segment(
         segment.records.cast_signed(),
         segment.time_min.0.cast_signed(),
         segment.time_max.0.cast_signed(),
-        encode_marks(marks),
+        marks,
+        segment_sum(segment).value(),
+        marks_sum(segment.topic, segment.first, &marks).value(),
     ])?;
     Ok(())
 }
@@ -349,10 +458,12 @@ pub(super) fn drop_segment(
 /// Writes what is known of a topic.
 pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached(
-        "INSERT OR REPLACE INTO topics (id, next, low, last_time) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT OR REPLACE INTO topics (id, next, low, last_time, sum)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     let TopicRow { id, next, low, last_time } = topic;
-    statement.execute([id.0, next.0, low.0, last_time.0].map(u64::cast_signed))?;
+    let [id, next, low, last_time] = [id.0, next.0, low.0, last_time.0].map(u64::cast_signed);
+    statement.execute([id, next, low, last_time, topic.sum().value()])?;
     Ok(())
 }
 
@@ -373,16 +484,26 @@ pub(super) fn put_meta(
     meta: Meta,
     value: u64,
 ) -> rusqlite::Result<()> {
-    let mut statement =
-        transaction.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
-    statement.execute(params![meta.name(), value.cast_signed()])?;
+    let mut statement = transaction
+        .prepare_cached("INSERT OR REPLACE INTO meta (name, value, sum) VALUES (?1, ?2, ?3)")?;
+    let sum = meta_sum(meta, value).value();
+    statement.execute(params![meta.name(), value.cast_signed(), sum])?;
     Ok(())
 }
 
 /// A number of the `meta` table.
 pub(super) fn get_meta(connection: &Connection, meta: Meta) -> rusqlite::Result<Option<u64>> {
-    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
-    statement.query_row([meta.name()], |row| get(row, 0)).optional()
+    let mut statement = connection.prepare_cached("SELECT value, sum FROM meta WHERE name = ?1")?;
+    let read = |row: &rusqlite::Row<'_>| {
+        let value = get(row, 0)?;
+        meta_sum(meta, value).check(row, 1)?;
+        Ok(value)
+    };
+    statement.query_row([meta.name()], read).optional()
+}
+
+fn meta_sum(meta: Meta, value: u64) -> Sum {
+    Sum::of("meta").bytes(meta.name().as_bytes()).number(value)
 }
 
 /// A number that is kept as the signed one with the same bits.
@@ -408,12 +529,28 @@ fn closed() -> Error {
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Database(std::sync::Arc::new(error))
+        match &error {
+            rusqlite::Error::FromSqlConversionFailure(_, _, cause) if cause.is::<DamagedRow>() => {
+                super::scan::corrupt(super::DATABASE, 0, "a row does not hold its checksum")
+            }
+            _ => Self::Database(std::sync::Arc::new(error)),
+        }
     }
 }
 
-/// Whether SQLite found the disk full.
+/// Whether SQLite found the disk full. For the memory it shares with other processes, which is a
+/// file, it has a code of its own.
 pub(super) fn is_disk_full(error: &Error) -> bool {
     let Error::Database(error) = error else { return false };
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+    error.sqlite_error().is_some_and(|error| {
+        error.code == ErrorCode::DiskFull
+            || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+    })
+}
+
+/// Whether SQLite may fail to open its file for want of space: it does not always say so.
+pub(super) fn may_want_space(error: &Error) -> bool {
+    let Error::Database(error) = error else { return false };
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen))
 }

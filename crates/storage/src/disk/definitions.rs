@@ -4,9 +4,10 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::database::{Database, Meta, get, get_meta, put_meta};
+use super::rows::Sum;
 use crate::{Entry, Error, Kind, Page, Result};
 
-const COLUMNS: &str = "SELECT name, id, version, value FROM entries";
+const COLUMNS: &str = "SELECT name, id, version, value, sum FROM entries";
 
 impl Database {
     /// The entry of that name; `NotFound` otherwise.
@@ -20,6 +21,15 @@ impl Database {
         let mut statement =
             connection.prepare_cached("SELECT 1 FROM entries WHERE kind = ?1 AND id = ?2")?;
         Ok(statement.exists(params![code(kind), id.cast_signed()])?)
+    }
+
+    /// Every entry of every kind.
+    pub(super) fn all_entries(&self) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for kind in KINDS {
+            entries.extend(self.entries(kind, None, usize::MAX)?.entries);
+        }
+        Ok(entries)
     }
 
     /// Entries in name order.
@@ -61,8 +71,8 @@ pub(super) fn put(
     let entry = Entry { kind, name: name.to_owned(), id, version: serial, value: value.clone() };
     transaction
         .prepare_cached(
-            "INSERT OR REPLACE INTO entries (kind, name, id, version, value)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR REPLACE INTO entries (kind, name, id, version, value, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![
             code(kind),
@@ -70,6 +80,7 @@ pub(super) fn put(
             entry.id.cast_signed(),
             entry.version.cast_signed(),
             &value[..],
+            sum(&entry).value(),
         ])?;
     put_meta(transaction, Meta::Serial, serial)?;
     Ok(Ok((entry, serial)))
@@ -101,14 +112,33 @@ fn find(connection: &Connection, kind: Kind, name: &str) -> rusqlite::Result<Opt
 }
 
 fn entry(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Entry> {
-    Ok(Entry {
+    let entry = Entry {
         kind,
         name: row.get(0)?,
         id: get(row, 1)?,
         version: get(row, 2)?,
         value: row.get::<_, Vec<u8>>(3)?.into(),
-    })
+    };
+    sum(&entry).check(row, 4)?;
+    Ok(entry)
 }
+
+fn sum(entry: &Entry) -> Sum {
+    let sum = Sum::of("entries").number(code(entry.kind).cast_unsigned());
+    let sum = sum.bytes(entry.name.as_bytes()).number(entry.id).number(entry.version);
+    sum.bytes(&entry.value)
+}
+
+/// All of them.
+const KINDS: [Kind; 7] = [
+    Kind::Topic,
+    Kind::Subscription,
+    Kind::Snapshot,
+    Kind::Schema,
+    Kind::Mark,
+    Kind::Desk,
+    Kind::Replay,
+];
 
 /// The number that stands for a kind in the file; never changed.
 fn code(kind: Kind) -> i64 {

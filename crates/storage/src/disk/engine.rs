@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use domain::{ClockMark, Offset, Progress, SubscriptionId, Timestamp, TopicId};
 use futures::FutureExt;
-use rusqlite::params;
 use tokio::sync::{oneshot, watch};
 
-use super::database::{Meta, TopicRow, put_clock_mark, put_meta, put_topic};
+use super::database::{Meta, TopicRow, put_clock_mark, put_meta, put_progress, put_topic};
 use super::scan::{corrupt, unavailable};
 use super::store::{Shared, Store, blocking};
 use super::{definitions, read, trimmer};
@@ -138,13 +137,10 @@ fn save(shared: &Shared, checkpoint: &Checkpoint) -> Result<()> {
     }
     shared.write(|transaction| {
         let mut value = Vec::new();
-        let mut put = transaction.prepare_cached(
-            "INSERT OR REPLACE INTO progress (subscription, value) VALUES (?1, ?2)",
-        )?;
         for (subscription, progress) in &checkpoint.progress {
             value.clear();
             progress.encode(&mut value);
-            put.execute(params![subscription.0.cast_signed(), &value])?;
+            put_progress(transaction, *subscription, &value)?;
         }
         let mut forget =
             transaction.prepare_cached("DELETE FROM progress WHERE subscription = ?1")?;
@@ -220,7 +216,7 @@ fn tell(shared: &Shared, serial: u64) {
 
 impl AttemptHistory for Store {
     fn known(&self) -> Future<Result<KnownAttempts>> {
-        blocking(&self.shared, |shared| shared.attempts.known())
+        blocking(&self.shared, |shared| shared.keeper.for_database(|| shared.attempts.known()))
     }
 
     fn append(
@@ -236,10 +232,14 @@ impl AttemptHistory for Store {
         subscription: SubscriptionId,
         query: AttemptQuery,
     ) -> Future<Result<AttemptPage>> {
-        blocking(&self.shared, move |shared| shared.attempts.list(subscription, &query))
+        blocking(&self.shared, move |shared| {
+            shared.keeper.for_database(|| shared.attempts.list(subscription, &query))
+        })
     }
 
     fn forget(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<()>> {
-        blocking(&self.shared, move |shared| shared.attempts.forget(&subscriptions))
+        blocking(&self.shared, move |shared| {
+            shared.keeper.for_database(|| shared.attempts.forget(&subscriptions))
+        })
     }
 }

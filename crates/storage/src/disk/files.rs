@@ -12,7 +12,7 @@ use super::format::{RecordHead, record_holds};
 use super::read_ahead::ReadAhead;
 use super::seam::{Disk, File};
 
-/// Segment files kept open.
+/// Segment files kept open, at most; each takes two descriptors.
 const OPEN_FILES_MAX: usize = 64;
 /// Shorter reads never pass the page cache by: for those the kernel reads ahead.
 pub(super) const DIRECT_BYTES_MIN: usize = 256 << 10;
@@ -23,12 +23,14 @@ const PARTS_AHEAD: usize = 2;
 pub(super) struct Files {
     disk: Arc<dyn Disk>,
     open: Mutex<Vec<(String, Arc<SegmentFile>)>>,
+    open_max: usize,
     ahead: Arc<ReadAhead>,
 }
 
 impl Files {
     pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, open: Mutex::default(), ahead: Arc::default() }
+        let open_max = disk.open_files_max().min(OPEN_FILES_MAX);
+        Self { disk, open: Mutex::default(), open_max, ahead: Arc::default() }
     }
 
     pub(super) fn get(&self, name: &str) -> io::Result<Arc<SegmentFile>> {
@@ -46,7 +48,7 @@ impl Files {
         };
         let file = SegmentFile { cached: self.disk.open(name)?, direct: Some(direct) };
         let file = Arc::new(file);
-        if open.len() >= OPEN_FILES_MAX {
+        if open.len() >= self.open_max {
             open.remove(0);
         }
         open.push((name.to_owned(), Arc::clone(&file)));

@@ -361,6 +361,20 @@ pub(super) fn put_record(out: &mut BytesMut, seed: u32, offset: Offset, record: 
     put_at(record, 4, &crc.to_le_bytes());
 }
 
+/// What stands in a segment for a record whose bytes are lost: it never holds its checksum, so
+/// that whoever reads it knows that a record was there.
+pub(super) fn lost_record(seed: u32, offset: Offset, publish_time: Timestamp) -> Vec<u8> {
+    let mut record = Vec::with_capacity(RECORD_HEADER);
+    record.put_u32_le(to_u32(RECORD_HEADER));
+    record.put_u32_le(0);
+    record.put_u64_le(offset.0);
+    record.put_u64_le(publish_time.0);
+    record.put_u8(0);
+    let crc = !record_crc(&record, seed);
+    put_at(&mut record, 4, &crc.to_le_bytes());
+    record
+}
+
 /// An upper bound of what `put_record` appends.
 pub(super) fn record_bytes_max(record: &NewRecord) -> usize {
     RECORD_HEADER + 8 + message::encoded_len_max(&record.message)

@@ -96,6 +96,12 @@ impl WalIndex {
         Some(OffsetRange { from, to })
     }
 
+    /// When the first of the records in file `sequence` was published.
+    pub(super) fn time_within(&self, sequence: u64) -> Option<Timestamp> {
+        let start = self.spans.partition_point(|span| span.sequence < sequence);
+        self.spans.get(start).filter(|span| span.sequence == sequence).map(|span| span.time)
+    }
+
     /// Bytes of the spans in file `sequence`: those of the frames there, and of others between.
     pub(super) fn bytes_within(&self, sequence: u64) -> usize {
         let start = self.spans.partition_point(|span| span.sequence < sequence);

@@ -16,15 +16,19 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use super::database::is_disk_full;
+use super::descriptors::is_scarce;
 use super::format::BLOCK_BYTES;
 use super::seam::{Disk, File};
-use super::wal::{FOLDER, FREE_FOLDER, WalFile, is_full};
+use super::wal::{DAMAGED_FOLDER, FOLDER, FREE_FOLDER, WalFile, is_full};
 
 /// How often a full disk is looked at again.
 const FULL_RETRY: Duration = Duration::from_millis(500);
 /// Files kept for reuse.
 const READY_MAX: usize = 4;
 const ZEROS: usize = 1 << 20;
+/// Bytes of the reserve that are freed when SQLite finds the disk full.
+const DATABASE_BYTES: u64 = 4 << 20;
 /// Zeros are synced in portions, so that a log sync never waits for all of them.
 const SYNC_BYTES: u64 = 4 << 20;
 
@@ -104,11 +108,19 @@ impl Keeper {
         self.full.load(Ordering::Acquire)
     }
 
-    /// Removes what an earlier process left, and sets the reserve aside.
-    pub(super) fn start(&self) -> io::Result<()> {
-        for name in self.disk.list(FREE_FOLDER)? {
+    /// Removes what an earlier process left: its reserve, and files it made ahead. Whether there
+    /// was something.
+    pub(super) fn clear(&self) -> io::Result<bool> {
+        let names = self.disk.list(FREE_FOLDER)?;
+        for name in &names {
             self.disk.remove(&format!("{FREE_FOLDER}/{name}"))?;
         }
+        Ok(!names.is_empty())
+    }
+
+    /// Removes what an earlier process left, and sets the reserve aside.
+    pub(super) fn start(&self) -> io::Result<()> {
+        self.clear()?;
         match self.make_reserve(&mut self.state.lock()) {
             Err(error) if is_full(&error) => self.note_full(),
             other => other?,
@@ -167,11 +179,40 @@ impl Keeper {
         Ok(())
     }
 
+    /// Waits for something that passes by itself. `Err` if nobody shall wait any more.
+    pub(super) fn wait_a_moment(&self) -> Result<(), ()> {
+        let mut state = self.state.lock();
+        if state.closing {
+            return Err(());
+        }
+        self.ready.wait_for(&mut state, FULL_RETRY);
+        Ok(())
+    }
+
     /// Until the answer is dropped, what is freed on a full disk is not taken for the reserve or
     /// for files made ahead: somebody is about to use it.
     pub(super) fn spend(&self) -> Spending<'_> {
         self.state.lock().spenders += 1;
         Spending(self)
+    }
+
+    /// Does something with SQLite that must go on though the disk is full.
+    pub(super) fn for_database<T>(
+        &self,
+        mut act: impl FnMut() -> crate::Result<T>,
+    ) -> crate::Result<T> {
+        let mut spending = None;
+        loop {
+            match act() {
+                Err(error) if is_disk_full(&error) => {
+                    spending.get_or_insert_with(|| self.spend());
+                    if !self.release(DATABASE_BYTES) {
+                        return Err(crate::Error::Full);
+                    }
+                }
+                other => return other,
+            }
+        }
     }
 
     /// Frees `bytes` of the reserve for something that must go on; `false` if there is none.
@@ -233,6 +274,14 @@ impl Keeper {
         }
         self.work.notify_one();
         Ok(())
+    }
+
+    /// Takes a log file with damage out of the log, and keeps it for whoever wants to look at it.
+    pub(super) fn set_aside(&self, file: &WalFile) -> io::Result<()> {
+        let aside = format!("{DAMAGED_FOLDER}/{:020}", file.header.sequence);
+        self.disk.rename(&file.name(), &aside)?;
+        self.disk.sync_folder(DAMAGED_FOLDER)?;
+        self.disk.sync_folder(FOLDER)
     }
 
     /// Looks whether a full disk has space again.
@@ -324,7 +373,7 @@ impl Keeper {
         }
         match result {
             Ok(()) => {}
-            Err(error) if is_full(&error) && !state.closing => return false,
+            Err(error) if (is_full(&error) || is_scarce(&error)) && !state.closing => return false,
             Err(error) => state.fault = Some(error),
         }
         state.starving = None;
@@ -345,7 +394,7 @@ impl Keeper {
         let made = self.disk.create(name).and_then(|file| {
             file.allocate(length)?;
             if zeros {
-                fill_with_zeros(file.as_ref(), length)?;
+                fill_with_zeros(file.as_ref(), 0, length)?;
             }
             file.sync()?;
             Ok(file)
@@ -432,14 +481,14 @@ fn reserve_name() -> String {
     format!("{FREE_FOLDER}/reserve")
 }
 
-fn fill_with_zeros(file: &dyn File, length: u64) -> io::Result<()> {
+/// Writes zeros from `at` to `end`.
+pub(super) fn fill_with_zeros(file: &dyn File, mut at: u64, end: u64) -> io::Result<()> {
     let zeros = vec![0; ZEROS];
-    let mut at = 0;
-    while at < length {
-        let bytes = (length - at).min(ZEROS as u64);
+    while at < end {
+        let bytes = (end - at).min(ZEROS as u64);
         file.write_at(zeros.get(..super::format::to_usize(bytes)).unwrap_or_default(), at)?;
         at += bytes;
-        if at % SYNC_BYTES == 0 {
+        if at.is_multiple_of(SYNC_BYTES) {
             file.sync()?;
         }
     }

@@ -18,12 +18,15 @@
 //! | `wal`, `keeper` | log files, files made ahead, the reserve for a full disk |
 //! | `topic`, `tail`, `index`, `segments`, `read` | where a topic's records are; reading them |
 //! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
+//! | `salvage` | what is still good in a damaged stretch of the log |
 //! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
+//! | `rows` | checksums of its rows |
 //! | `attempts` | the history of attempts, a SQLite file of its own |
 //! | `recovery`, `verify` | opening a store; checking one |
 //! | `backup`, `backups` | copying a store in use; the copies there are |
 //! | `store`, `engine` | the open store; the traits on it |
 //! | `seam`, `real` | the disk, so that tests can put a faulty one there |
+//! | `descriptors`, `private` | file descriptors kept for the log; who may read the files |
 
 mod attempts;
 mod backup;
@@ -33,6 +36,7 @@ mod blocks_memory;
 mod committer;
 mod database;
 mod definitions;
+mod descriptors;
 mod engine;
 mod files;
 mod format;
@@ -43,11 +47,14 @@ mod index;
 mod keeper;
 mod outgoing;
 mod pending;
+mod private;
 mod queue;
 mod read;
 mod read_ahead;
 mod real;
 mod recovery;
+mod rows;
+mod salvage;
 mod scan;
 mod seam;
 mod segments;
@@ -66,7 +73,7 @@ use std::time::Duration;
 pub use backup::Backup;
 pub use backups::{KeptBackup, backups, remove_backup};
 pub use seam::{Disk, File};
-pub use verify::{Fault, Report, verify, verify_on};
+pub use verify::{EntryCheck, Fault, Report, verify, verify_on};
 
 use crate::{Engine, Error, HISTORY_BYTES_DEFAULT, Result};
 
@@ -155,6 +162,11 @@ pub struct Recovery {
     pub records: u64,
     /// Bytes of a group that was being written when the process or the power went away.
     pub torn_bytes_cut: u64,
+    /// Groups behind the last good one that a power cut took or cut off from it, at least. Only
+    /// where groups were not synced one by one.
+    pub unsynced_groups_cut: u64,
+    /// Bytes of these groups.
+    pub unsynced_bytes_cut: u64,
 }
 
 /// An open store.
@@ -193,6 +205,7 @@ impl Handle {
 /// here or in another process; `Corrupt`, with nothing changed, if its files do not hold.
 pub fn open(folder: &Path, options: Options) -> Result<Opened> {
     let lock = real::FolderLock::take(folder)?;
+    private::repair(folder);
     let disk = Arc::new(real::RealDisk::new(folder));
     take_for_copy(folder)?;
     open_with(disk, &folder.join(DATABASE), options, Some(lock))
@@ -234,13 +247,14 @@ fn open_with(
     ));
     let attempts = database.with_file_name(attempts::FILE);
     let attempts = attempts::History::new(attempts, options.attempt_bytes_max);
-    let database = database::Database::open(database)?;
+    let database = open_database(database, &keeper)?;
     let mut recovered = recovery::recover(disk.as_ref(), &database, &keeper)?;
     let is_copy = database.is_copy()?;
     if is_copy {
         recovery::begin_file(disk.as_ref(), &keeper, &mut recovered)?;
     }
-    let opens = database.raise_opens()?;
+    let unsynced = (options.durability == Durability::Os).then_some(recovered.number + 1);
+    let opens = keeper.for_database(|| database.raise_opens(unsynced))?;
     let serial = database.serial()?;
     let recovery = recovered.report;
     let parts = store::Parts {
@@ -263,6 +277,21 @@ fn open_with(
     let figures = Arc::clone(&store.shared.figures);
     let engine = Engine { log, catalogue, progress, attempts, figures };
     Ok(Opened { engine, recovery, handle: Handle(store) })
+}
+
+/// SQLite needs some space to open its files. On a full disk it gets what an earlier process had
+/// set aside for such a day.
+fn open_database(path: &Path, keeper: &keeper::Keeper) -> Result<database::Database> {
+    match database::Database::open(path) {
+        Err(error) if database::may_want_space(&error) => {
+            if !keeper.clear().map_err(scan::unavailable)? {
+                return Err(error);
+            }
+            tracing::warn!(%error, "the definitions were opened with space from the reserve");
+            keeper.for_database(|| database::Database::open(path))
+        }
+        other => other,
+    }
 }
 
 /// Names the damaged file by its whole path, and a database that may not be written.

@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use domain::{Offset, OffsetRange};
+use domain::{Offset, OffsetRange, Timestamp};
 
 use super::blocks::Blocks;
-use super::format::{AppendFrame, RecordHead};
+use super::format::{AppendFrame, RECORD_HEADER, RecordHead, lost_record};
 use super::keeper::Keeper;
 use super::seam::Disk;
 use super::segments::{FOLDER, MARK_BYTES, Mark, Segment};
@@ -42,29 +42,48 @@ pub(super) struct Outgoing {
     /// The offsets that are needed, ascending; those passed are dropped from the front.
     needed: std::vec::IntoIter<OffsetRange>,
     current: Option<OffsetRange>,
+    /// The first offset in the file that was not met yet.
+    next: Offset,
+    /// When the record before that was published, or one in front of it.
+    last_time: Timestamp,
     /// The segments written to, the last one still growing.
     pub segments: Vec<Building>,
     pub moved: u64,
+    /// Needed records that were not found, in runs.
+    pub lost: Vec<OffsetRange>,
 }
 
 /// A segment that is new or longer than before.
 pub(super) struct Building {
     pub segment: Segment,
     pub marks: Vec<Mark>,
-    blocks: Blocks,
+    /// The open file; `None` once everything is in it and durable.
+    blocks: Option<Blocks>,
 }
 
 impl Outgoing {
-    /// What is `needed` of the `range` in a file, which takes `bytes` there at most.
+    /// What is `needed` of the `range` in a file, which takes `bytes` there at most and was
+    /// published at `since` at the earliest.
     pub(super) fn new(
         topic: Arc<Topic>,
         range: OffsetRange,
-        bytes: usize,
+        (bytes, since): (usize, Timestamp),
         needed: Vec<OffsetRange>,
     ) -> Self {
         let mut needed = needed.into_iter();
         let current = needed.find(|range| !range.is_empty());
-        Self { topic, range, bytes, needed, current, segments: Vec::new(), moved: 0 }
+        Self {
+            topic,
+            range,
+            bytes,
+            needed,
+            current,
+            next: range.from,
+            last_time: since,
+            segments: Vec::new(),
+            moved: 0,
+            lost: Vec::new(),
+        }
     }
 
     /// Whether something of the file is needed that was not taken yet.
@@ -74,32 +93,92 @@ impl Outgoing {
 
     /// How many records of the file were not needed.
     pub(super) fn dropped(&self) -> u64 {
-        self.range.len() - self.moved
+        self.range.len() - self.moved - self.lost_records()
+    }
+
+    /// How many needed records were not found.
+    pub(super) fn lost_records(&self) -> u64 {
+        self.lost.iter().map(|range| range.len()).sum()
+    }
+
+    /// Whether the record of that offset is in the file and was not met yet.
+    pub(super) fn awaits(&self, offset: Offset) -> bool {
+        offset >= self.next && offset < self.range.to
     }
 
     /// Takes what is needed of a frame; frames come in offset order.
     pub(super) fn take(&mut self, mover: &mut Mover<'_>, frame: &AppendFrame<'_>) -> Result<()> {
+        self.miss(mover, frame.first)?;
+        self.next = frame.end();
         if self.is_unneeded(frame) {
             return Ok(());
         }
         let mut rest = frame.records;
         while let Some(head) = RecordHead::decode(rest) {
             let Some((record, behind)) = rest.split_at_checked(head.length) else { break };
-            if self.is_needed(head.offset) {
-                self.put(mover, &head, record)?;
-                self.moved += 1;
-            }
+            self.take_if_needed(mover, &head, record)?;
             rest = behind;
         }
         Ok(())
     }
 
-    /// Writes what was gathered, and syncs every file.
+    /// Takes a record that was found by its own checksum, if it is needed.
+    pub(super) fn take_found(
+        &mut self,
+        mover: &mut Mover<'_>,
+        head: &RecordHead,
+        record: &[u8],
+    ) -> Result<()> {
+        self.miss(mover, head.offset)?;
+        self.next = head.offset.next();
+        self.take_if_needed(mover, head, record)
+    }
+
+    fn take_if_needed(
+        &mut self,
+        mover: &mut Mover<'_>,
+        head: &RecordHead,
+        record: &[u8],
+    ) -> Result<()> {
+        if self.is_needed(head.offset) {
+            self.put(mover, head, record)?;
+            self.moved += 1;
+        }
+        Ok(())
+    }
+
+    /// Notes that no record below `to` will be found any more. What is needed of them is not
+    /// forgotten: a gap would read as acked, so something stands in their place that reads as
+    /// damaged.
+    fn miss(&mut self, mover: &mut Mover<'_>, to: Offset) -> Result<()> {
+        while self.next < to {
+            self.pass(self.next);
+            let Some(range) = self.current.filter(|range| range.from < to) else { break };
+            let offset = self.next.max(range.from);
+            let (publish_time, body_at) = (self.last_time, RECORD_HEADER);
+            let head =
+                RecordHead { length: body_at, offset, publish_time, addressee: None, body_at };
+            let record = lost_record(self.topic.seed, offset, publish_time);
+            self.put(mover, &head, &record)?;
+            self.next = offset.next();
+            match self.lost.last_mut() {
+                Some(last) if last.to == offset => last.to = self.next,
+                _ => self.lost.push(OffsetRange::one(offset)),
+            }
+        }
+        self.next = self.next.max(to);
+        Ok(())
+    }
+
+    /// Writes what was gathered, syncs every file and closes it.
     pub(super) fn finish(&mut self, mover: &mut Mover<'_>) -> Result<()> {
+        self.miss(mover, self.range.to)?;
         self.flush(mover)?;
         mover.settle()?;
-        for building in &self.segments {
-            building.blocks.sync().map_err(super::scan::unavailable)?;
+        for building in &mut self.segments {
+            if let Some(blocks) = building.blocks.take() {
+                blocks.sync().map_err(super::scan::unavailable)?;
+            }
         }
         Ok(())
     }
@@ -128,6 +207,7 @@ impl Outgoing {
     }
 
     fn put(&mut self, mover: &mut Mover<'_>, head: &RecordHead, record: &[u8]) -> Result<()> {
+        self.last_time = head.publish_time;
         let shared = mover.shared;
         let bytes_max = shared.options.topic_segment_bytes;
         let full = self.segments.last().is_none_or(|last| last.segment.length >= bytes_max);
@@ -163,7 +243,7 @@ impl Building {
             Blocks::new(file, reader.cached.as_ref(), last.length, bytes)
         })();
         let blocks = blocks.map_err(super::scan::unavailable)?;
-        Ok(Self { segment: last.as_ref().clone(), marks, blocks })
+        Ok(Self { segment: last.as_ref().clone(), marks, blocks: Some(blocks) })
     }
 
     fn create(shared: &Shared, topic: &Topic, first: Offset, bytes: usize) -> Result<Self> {
@@ -181,11 +261,11 @@ impl Building {
             file: name,
             length: 0,
             records: 0,
-            time_min: domain::Timestamp(u64::MAX),
-            time_max: domain::Timestamp(0),
+            time_min: Timestamp(u64::MAX),
+            time_max: Timestamp(0),
             marks: OnceLock::new(),
         };
-        Ok(Self { segment, marks: Vec::new(), blocks })
+        Ok(Self { segment, marks: Vec::new(), blocks: Some(blocks) })
     }
 
     fn put(&mut self, mover: &mut Mover<'_>, head: &RecordHead, record: &[u8]) -> Result<()> {
@@ -199,11 +279,14 @@ impl Building {
         segment.length += record.len() as u64;
         segment.time_min = segment.time_min.min(head.publish_time);
         segment.time_max = segment.time_max.max(head.publish_time);
-        self.blocks.put(record, |blocks| write(blocks, mover))
+        match &mut self.blocks {
+            Some(blocks) => blocks.put(record, |blocks| write(blocks, mover)),
+            None => Err(super::scan::unavailable(io::Error::other("the segment is closed"))),
+        }
     }
 
     fn flush(&mut self, mover: &mut Mover<'_>) -> Result<()> {
-        write(&mut self.blocks, mover)
+        self.blocks.as_mut().map_or(Ok(()), |blocks| write(blocks, mover))
     }
 
     /// What SQLite shall name.

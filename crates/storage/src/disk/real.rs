@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 
+use super::descriptors::{self, Descriptors};
+use super::private::{FILE_MODE, FOLDER_MODE};
 use super::seam::{Disk, File};
 use crate::{Error, Result};
 
@@ -23,40 +25,62 @@ pub(super) struct RealDisk {
     root: PathBuf,
     /// Folders whose own names are known to be durable.
     known: Mutex<BTreeSet<String>>,
+    descriptors: Descriptors,
+    open_files_max: usize,
 }
 
 impl RealDisk {
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), known: Mutex::default() }
+        Self {
+            root: root.to_owned(),
+            known: Mutex::default(),
+            descriptors: Descriptors::new(),
+            open_files_max: descriptors::open_files_max(),
+        }
     }
+
+    fn open_with(&self, options: &fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+        self.descriptors.patiently(|| options.open(path)).map_err(|error| about(path, error))
+    }
+
+    fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        self.descriptors.patiently(|| fs::File::open(folder))?.sync_all()
+    }
+}
+
+/// Makes the folder of a file, for its owner alone.
+fn make_folder(of: &Path) -> io::Result<()> {
+    let Some(folder) = of.parent() else { return Ok(()) };
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
 impl Disk for RealDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let path = self.root.join(name);
-        let file = fs::OpenOptions::new().read(true).write(true).open(&path);
-        Ok(Arc::new(RealFile(file.map_err(|error| about(&path, error))?)))
+        let mut options = fs::OpenOptions::new();
+        let file = self.open_with(options.read(true).write(true), &self.root.join(name))?;
+        Ok(Arc::new(RealFile(file)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let path = self.root.join(name);
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        let file = match options.open(&path) {
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        let file = match self.open_with(&options, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
-                options.open(&path)
+                make_folder(&path)?;
+                self.open_with(&options, &path)
             }
             other => other,
         };
-        Ok(Arc::new(RealFile(file.map_err(|error| about(&path, error))?)))
+        Ok(Arc::new(RealFile(file?)))
     }
 
     fn open_for_blocks(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
         let mut options = fs::OpenOptions::new();
         let path = self.root.join(name);
-        match options.read(true).write(true).custom_flags(direct).open(&path) {
+        let options = options.read(true).write(true).custom_flags(direct);
+        match self.open_with(options, &path) {
             Ok(file) => Ok(Arc::new(RealFile(file))),
             // Not every file system can do it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.open(name),
@@ -68,8 +92,8 @@ impl Disk for RealDisk {
         let to = self.root.join(to);
         match fs::rename(self.root.join(from), &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(to.parent().unwrap_or(&self.root))?;
-                fs::rename(self.root.join(from), &to)
+                make_folder(&to)?;
+                fs::rename(self.root.join(from), to)
             }
             other => other,
         }
@@ -83,7 +107,7 @@ impl Disk for RealDisk {
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let path = self.root.join(folder);
-        let listing = match fs::read_dir(&path) {
+        let listing = match self.descriptors.patiently(|| fs::read_dir(&path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|error| about(&path, error))?,
         };
@@ -99,16 +123,20 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        match fs::File::open(self.root.join(folder)) {
+        match self.sync_names(&self.root.join(folder)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other?.sync_all()?,
+            other => other?,
         }
         let mut known = self.known.lock();
         if !known.contains(folder) {
-            fs::File::open(&self.root)?.sync_all()?;
+            self.sync_names(&self.root)?;
             known.insert(folder.to_owned());
         }
         Ok(())
+    }
+
+    fn open_files_max(&self) -> usize {
+        self.open_files_max
     }
 }
 
@@ -173,10 +201,10 @@ impl FolderLock {
     pub(super) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
         let io = |error: io::Error| Error::Unavailable(Arc::new(about(&path, error)));
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let made = fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
         made.map_err(|error| Error::Unavailable(Arc::new(about(folder, error))))?;
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let file = options.open(&path).map_err(io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
@@ -208,9 +236,14 @@ mod tests {
         let made = outer.path().join("data");
         drop(FolderLock::take(&made).unwrap());
         assert_eq!(mode(&made), 0o700);
-        fs::set_permissions(&made, fs::Permissions::from_mode(0o750)).unwrap();
-        FolderLock::take(&made).unwrap();
-        assert_eq!(mode(&made), 0o750, "whoever changes it has reasons");
+        assert_eq!(mode(&made.join(LOCK)), 0o600);
+        let disk = RealDisk::new(&made);
+        disk.create("wal/1").unwrap();
+        disk.create("free/2").unwrap();
+        disk.rename("free/2", "damaged/2").unwrap();
+        for (name, expected) in [("wal", 0o700), ("damaged", 0o700), ("wal/1", 0o600)] {
+            assert_eq!(mode(&made.join(name)), expected, "{name}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::Recovery;
 use super::database::{Database, Stored};
 use super::format::{AppendFrame, BLOCK, BLOCK_BYTES, Frame, RecordHead, to_u32, to_usize};
 use super::index::Span;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, fill_with_zeros};
 use super::pending::Pending;
 use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
 use super::seam::Disk;
@@ -41,14 +41,7 @@ pub(super) fn recover(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> 
         return begin_store(disk, database, keeper);
     }
     let stored = database.stored()?;
-    let (stale, files) = live_files(disk, stored.lowest_file)?;
-    let mut replay = Replay::new(&stored, &files);
-    for (at, file) in files.iter().enumerate() {
-        replay.file(file, files.get(at + 1).map(AsRef::as_ref))?;
-    }
-    replay.check(&stored, &files)?;
-    let orphans = adopt_segments(disk, &stored, &replay.topics)?;
-
+    let Found { replay, files, stale, orphans } = inspect(disk, &stored)?;
     settle_tail(disk, &replay, &files)?;
     for sequence in stale {
         disk.remove(&file_name(sequence)).map_err(unavailable)?;
@@ -60,9 +53,41 @@ pub(super) fn recover(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> 
     Ok(replay.into_recovered(files, stored.checkpoint.0))
 }
 
-/// The first start. The database is completed last, so a start that was cut short is repeated.
-fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<Recovered> {
-    const FIRST: u64 = 1;
+/// Says whether a start would take the log as it is, and changes nothing.
+pub(super) fn check(disk: &dyn Disk, database: &Database) -> Result<()> {
+    match database.format()? {
+        None => check_unbegun(disk),
+        Some(_) => inspect(disk, &database.stored()?).map(drop),
+    }
+}
+
+/// A log that was read, and files beside it that nothing names.
+struct Found {
+    replay: Replay,
+    files: Vec<Arc<WalFile>>,
+    /// Log files below the lowest live one.
+    stale: Vec<u64>,
+    /// Segments.
+    orphans: Vec<String>,
+}
+
+/// Reads the log and checks it against what the database says.
+fn inspect(disk: &dyn Disk, stored: &Stored) -> Result<Found> {
+    let (stale, files) = live_files(disk, stored.lowest_file)?;
+    let mut replay = Replay::new(stored, &files);
+    for (at, file) in files.iter().enumerate() {
+        replay.file(file, files.get(at + 1).map(AsRef::as_ref))?;
+    }
+    replay.check(stored, &files)?;
+    let orphans = adopt_segments(disk, stored, &replay.topics)?;
+    Ok(Found { replay, files, stale, orphans })
+}
+
+/// The number of the first log file.
+const FIRST: u64 = 1;
+
+/// A store whose database is not complete has nothing in its log.
+fn check_unbegun(disk: &dyn Disk) -> Result<()> {
     for sequence in sequences(disk)? {
         let file = open_file(disk, sequence)?;
         let written = Scanner::new(&file).group(BLOCK_BYTES, |_| true)?.is_some();
@@ -71,13 +96,19 @@ fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<
             return Err(corrupt(file.name(), 0, what));
         }
     }
+    Ok(())
+}
+
+/// The first start. The database is completed last, so a start that was cut short is repeated.
+fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<Recovered> {
+    check_unbegun(disk)?;
     keeper.start().map_err(unavailable)?;
     let free = keeper.first_file();
     let file = free
         .and_then(|free| begin(disk, &free, FIRST, 1, |act| act()))
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
     let stored = Stored { secret: salt(), ..Stored::default() };
-    database.complete(FIRST, stored.secret)?;
+    keeper.for_database(|| database.complete(FIRST, stored.secret))?;
     let files = vec![Arc::new(file)];
     Ok(Replay::new(&stored, &files).into_recovered(files, 0))
 }
@@ -127,6 +158,11 @@ struct Replay {
     /// Where the last group starts, if it is in the last file.
     last_group_at: Option<u64>,
     torn: bool,
+    /// Up to this group all are known to have been synced; a bad one among them is corruption
+    /// wherever it stands.
+    synced: u64,
+    /// Whether good groups stand behind the end, which must never be taken for what follows it.
+    has_leftovers: bool,
     report: Recovery,
 }
 
@@ -141,6 +177,8 @@ impl Replay {
             at: BLOCK_BYTES,
             last_group_at: None,
             torn: false,
+            synced: synced(stored, files.last().map(AsRef::as_ref)),
+            has_leftovers: false,
             report: Recovery::default(),
         }
     }
@@ -172,10 +210,20 @@ impl Replay {
         }
     }
 
-    /// A bad group is the torn tail only if no later group is good (RULES A3).
+    /// A bad group is the torn tail only if no later group is good (RULES A3). Where groups were
+    /// not synced one by one a power cut may take any of them and leave later ones: the first that
+    /// is missing is the end.
     fn end(&mut self, file: &WalFile, scanner: &mut Scanner<'_>) -> Result<()> {
-        if scanner.later_group(self.at, self.number)?.is_some() {
+        let mut later = scanner.later_group(self.at, self.number)?;
+        if later.is_some() && self.number < self.synced {
             return Err(corrupt(file.name(), self.at, "a group of the log is damaged"));
+        }
+        while let Some((at, number)) = later {
+            self.has_leftovers = true;
+            self.report.unsynced_groups_cut = number - self.number;
+            let bytes = scanner.group(at, |found| found == number)?.map(|group| group.bytes.len());
+            self.report.unsynced_bytes_cut = at + bytes.unwrap_or(0) as u64 - self.at;
+            later = scanner.later_group(at, number)?;
         }
         if let Some(bytes) = scanner.torn_bytes(self.at, self.number + 1)? {
             self.torn = true;
@@ -266,6 +314,18 @@ impl Replay {
     }
 }
 
+/// Up to which group all were synced. Without a note that some were not, that is every one that
+/// has a later one (RULES A3). Otherwise it is what the database was told of, which is synced
+/// before; and what is in a file that is not the last.
+pub(super) fn synced(stored: &Stored, last: Option<&WalFile>) -> u64 {
+    if stored.unsynced == 0 {
+        return u64::MAX;
+    }
+    let last = last.map_or(0, |file| file.header.first_group);
+    let noted = stored.position.0.max(stored.checkpoint.0);
+    noted.max(last.saturating_sub(1)).max(stored.unsynced - 1)
+}
+
 /// When the last record of a frame was published.
 fn last_time(frame: &AppendFrame<'_>) -> Option<Timestamp> {
     let (mut rest, mut last) = (frame.records, None);
@@ -315,7 +375,10 @@ fn adopt(topics: &Topics, segment: &segments::Segment) -> Result<()> {
 /// failed in an earlier process: writing the same bytes once more makes the sync below count.
 fn settle_tail(disk: &dyn Disk, replay: &Replay, files: &[Arc<WalFile>]) -> Result<()> {
     let Some(last) = files.last() else { return Ok(()) };
-    if replay.torn {
+    if replay.has_leftovers {
+        let to = last.header.length;
+        fill_with_zeros(last.file.as_ref(), replay.at, to).map_err(unavailable)?;
+    } else if replay.torn {
         last.file.write_at(&[0; BLOCK], replay.at).map_err(unavailable)?;
     }
     if let Some(at) = replay.last_group_at {

@@ -132,21 +132,24 @@ impl<'file> Scanner<'file> {
         Ok(header.map(|header| header.group_bytes() as u64))
     }
 
-    /// Where a valid group with a number above `last` starts, on any boundary after `at`.
-    pub(super) fn later_group(&mut self, at: u64, last: u64) -> Result<Option<u64>> {
+    /// The first valid group with a number above `last` that starts on any boundary after `at`:
+    /// where, and its number.
+    pub(super) fn later_group(&mut self, at: u64, last: u64) -> Result<Option<(u64, u64)>> {
         // Every group takes a block, so a number further up than that is none of this file.
         let highest = last + self.file.header.length / BLOCK_BYTES + 1;
         let mut place = at + BLOCK_BYTES;
         while place + BLOCK_BYTES <= self.file.header.length {
-            if self.group(place, |number| number > last && number <= highest)?.is_some() {
-                return Ok(Some(place));
+            let group = self.group(place, |number| number > last && number <= highest)?;
+            if let Some(number) = group.map(|group| group.number) {
+                return Ok(Some((place, number)));
             }
             place += BLOCK_BYTES;
         }
         Ok(None)
     }
 
-    fn bytes(&mut self, at: u64, length: usize) -> Result<&[u8]> {
+    /// The bytes of the file from `at` on.
+    pub(super) fn bytes(&mut self, at: u64, length: usize) -> Result<&[u8]> {
         let held_to = self.window_at + self.window_bytes as u64;
         if at < self.window_at || at + length as u64 > held_to {
             self.fill(at, length)?;

@@ -32,6 +32,11 @@ pub trait Disk: Send + Sync {
 
     /// Makes the names in `folder`, and the folder's own name, durable.
     fn sync_folder(&self, folder: &str) -> io::Result<()>;
+
+    /// How many files a chore may have open at a time: a share of what the process may.
+    fn open_files_max(&self) -> usize {
+        64
+    }
 }
 
 /// An open file. Reads and writes name their place, so that threads can share it.

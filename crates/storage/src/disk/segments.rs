@@ -68,7 +68,14 @@ impl Segment {
         if let Some(marks) = self.marks.get() {
             return Ok(Arc::clone(marks));
         }
-        let mut marks = database.marks(self.topic, self.first)?;
+        let mut marks = match database.marks(self.topic, self.first) {
+            Err(error @ Error::Corrupt { .. }) => {
+                // They only make a reader quick: from its beginning the segment reads as well.
+                tracing::warn!(%error, file = self.file, "the index of a segment is damaged");
+                vec![Mark { offset: self.first, at: 0, time: self.time_min }]
+            }
+            other => other?,
+        };
         // The segment may have grown since this was read of it.
         marks.retain(|mark| mark.at < self.length);
         let marks: Arc<[Mark]> = marks.into();

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::attempts::History;
 use super::committer::Committer;
-use super::database::{Database, Meta, TopicRow, is_disk_full, put_meta, put_topic};
+use super::database::{Database, Meta, TopicRow, put_meta, put_topic};
 use super::files::Files;
 use super::group::tail_groups_bytes;
 use super::keeper::Keeper;
@@ -26,9 +26,6 @@ use super::topic::{Topic, Topics};
 use super::wal::{Wal, Writer};
 use super::{Durability, Options};
 use crate::{Claim, Commit, Error, Future, Listener, LogFigures, Position, Receipt, Result};
-
-/// Bytes of the reserve that are freed when SQLite finds the disk full.
-const DATABASE_BYTES: u64 = 4 << 20;
 
 /// What the threads of an open store share.
 pub(super) struct Shared {
@@ -263,25 +260,15 @@ impl Shared {
         &self,
         change: impl Fn(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        let mut spending = None;
-        loop {
+        self.keeper.for_database(|| {
             self.check_open()?;
             let position = self.position.load(Ordering::Acquire);
             self.sync_unsynced()?;
-            let written = self.database.write(|transaction| {
+            self.database.write(|transaction| {
                 put_meta(transaction, Meta::Position, position)?;
                 change(transaction)
-            });
-            match written {
-                Err(error) if is_disk_full(&error) => {
-                    spending.get_or_insert_with(|| self.keeper.spend());
-                    if !self.keeper.release(DATABASE_BYTES) {
-                        return Err(Error::Full);
-                    }
-                }
-                other => return other,
-            }
-        }
+            })
+        })
     }
 
     /// SQLite names only what is on stable storage, also where commits are not synced one by one.

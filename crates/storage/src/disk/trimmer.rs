@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use domain::{Offset, OffsetRange, TopicId};
 
 use super::database::{Meta, TopicRow, drop_segment, put_meta, put_segment, put_topic};
-use super::format::{BLOCK_BYTES, Frame, body_of};
+use super::format::{BLOCK_BYTES, Frame, body_of, to_usize};
 use super::outgoing::{Mover, Outgoing, sync_names};
+use super::salvage::salvage;
 use super::scan::{Scanner, corrupt, frames};
 use super::segments::Segment;
 use super::store::Shared;
@@ -51,44 +52,70 @@ fn move_file(
     trimmed: &mut Trimmed,
 ) -> Result<()> {
     let shared = mover.shared;
-    let mut topics = BTreeMap::new();
-    for topic in shared.topics.all() {
-        let sequence = file.header.sequence;
-        let (range, bytes) = {
-            let state = topic.state();
-            (state.log.within(sequence, state.end), state.log.bytes_within(sequence))
-        };
-        if let Some(range) = range {
-            let needed = keep.needed(topic.id, range);
-            topics.insert(topic.id, Outgoing::new(topic, range, bytes, needed));
-        }
-    }
+    let mut topics = outgoing(shared, keep, file.header.sequence);
     // The acks that `keep` went by may still be riding in the queue. They need not be durable
     // before something is copied, only before something is dropped.
     let acks = shared.commit(Commit::barrier());
-    if topics.values().any(Outgoing::needs_more) {
-        copy(mover, file, last_group, &mut topics)?;
-    }
-    let mut wrote = false;
-    for outgoing in topics.values_mut() {
-        outgoing.finish(mover)?;
-        wrote |= !outgoing.segments.is_empty();
-        trimmed.records_moved += outgoing.moved;
-        trimmed.records_dropped += outgoing.dropped();
-    }
-    if wrote {
+    copy_in_batches(mover, file, last_group, &mut topics)?;
+    if topics.values().any(|outgoing| !outgoing.segments.is_empty()) {
         sync_names(shared.disk.as_ref())?;
     }
     acks.wait()?;
     record_move(shared, file, &topics)?;
+    let mut is_damaged = false;
     for outgoing in topics.into_values() {
-        publish(outgoing, file.header.sequence);
+        is_damaged |= !outgoing.lost.is_empty();
+        trimmed.records_moved += outgoing.moved;
+        trimmed.records_dropped += outgoing.dropped();
+        trimmed.records_damaged += outgoing.lost_records();
+        publish(outgoing, file);
     }
     trimmed.bytes_freed += file.header.length;
     shared.wal.retire(file);
-    if let Err(error) = shared.keeper.recycle(file) {
+    let keeper = &shared.keeper;
+    if let Err(error) = if is_damaged { keeper.set_aside(file) } else { keeper.recycle(file) } {
         // SQLite says that it is not needed; the next start removes it.
         tracing::warn!(file = file.name(), %error, "cannot reuse a log file");
+    }
+    Ok(())
+}
+
+/// What of every topic is in file `sequence`, and needed.
+fn outgoing(shared: &Shared, keep: &dyn Keep, sequence: u64) -> BTreeMap<TopicId, Outgoing> {
+    let mut topics = BTreeMap::new();
+    for topic in shared.topics.all() {
+        let (range, bytes, since) = {
+            let state = topic.state();
+            let range = state.log.within(sequence, state.end);
+            (range, state.log.bytes_within(sequence), state.log.time_within(sequence))
+        };
+        if let Some(range) = range {
+            let needed = keep.needed(topic.id, range);
+            let expected = (bytes, since.unwrap_or_default());
+            topics.insert(topic.id, Outgoing::new(topic, range, expected, needed));
+        }
+    }
+    topics
+}
+
+/// Copies what is needed, of so many topics at a time that their files can all be open, and makes
+/// it durable.
+fn copy_in_batches(
+    mover: &mut Mover<'_>,
+    file: &WalFile,
+    last_group: u64,
+    topics: &mut BTreeMap<TopicId, Outgoing>,
+) -> Result<()> {
+    let needing = topics.iter().filter(|(_, outgoing)| outgoing.needs_more());
+    let needing: Vec<TopicId> = needing.map(|(id, _)| *id).collect();
+    for ids in needing.chunks(mover.shared.disk.open_files_max().max(1)) {
+        let taken = ids.iter().filter_map(|id| topics.remove_entry(id));
+        let mut some: BTreeMap<TopicId, Outgoing> = taken.collect();
+        copy(mover, file, last_group, &mut some)?;
+        for outgoing in some.values_mut() {
+            outgoing.finish(mover)?;
+        }
+        topics.append(&mut some);
     }
     Ok(())
 }
@@ -96,7 +123,8 @@ fn move_file(
 /// Goes through the file and hands every frame to its topic.
 ///
 /// A group that is still in memory is taken from there: its records are the very bytes that were
-/// synced, and each carries its own checksum into the segment. Any other is read back and checked.
+/// synced, and each carries its own checksum into the segment. Any other is read back and checked;
+/// of one that does not hold, those records are taken that do.
 fn copy(
     mover: &mut Mover<'_>,
     file: &WalFile,
@@ -104,22 +132,30 @@ fn copy(
     topics: &mut BTreeMap<TopicId, Outgoing>,
 ) -> Result<()> {
     let mut scanner = Scanner::new(file);
-    let mut at = BLOCK_BYTES;
+    let (mut number, mut at) = (file.header.first_group, BLOCK_BYTES);
     let mut gathered = 0;
-    for number in file.header.first_group..=last_group {
+    while number <= last_group {
         let held = mover.shared.ring.lock().group(number);
         let bytes = match held.as_ref().and_then(|group| Some((group.len(), body_of(group)?))) {
             Some((bytes, body)) => {
                 copy_group(mover, file, at, body, topics)?;
+                number += 1;
                 bytes
             }
-            None => {
-                let Some(group) = scanner.group(at, |found| found == number)? else {
-                    return Err(corrupt(file.name(), at, "a group of the log is damaged"));
-                };
-                copy_group(mover, file, at, group.body, topics)?;
-                group.bytes.len()
-            }
+            None => match scanner.group(at, |found| found == number)? {
+                Some(group) => {
+                    copy_group(mover, file, at, group.body, topics)?;
+                    number += 1;
+                    group.bytes.len()
+                }
+                None => {
+                    let later = scanner.later_group(at, number)?;
+                    let end = later.map_or(file.header.length, |(at, _)| at);
+                    salvage(mover, &mut scanner, (at, end), topics)?;
+                    number = later.map_or(last_group + 1, |(_, number)| number);
+                    to_usize(end - at)
+                }
+            },
         };
         at += bytes as u64;
         gathered += bytes;
@@ -160,22 +196,40 @@ fn record_move(
     file: &WalFile,
     topics: &BTreeMap<TopicId, Outgoing>,
 ) -> Result<()> {
+    // Looked at before the transaction makes sure that the log is synced: SQLite may name no
+    // offset that is not.
+    let rows: Vec<_> = topics.values().map(row).collect();
     shared.write(|transaction| {
-        for outgoing in topics.values() {
-            for building in &outgoing.segments {
-                put_segment(transaction, &building.segment, &building.marks)?;
-            }
-            let moved = outgoing.segments.first().map(|building| building.segment.first);
-            let row = TopicRow::of(&outgoing.topic);
-            let low = moved.map_or(row.low, |moved| moved.min(row.low));
-            put_topic(transaction, TopicRow { low, ..row })?;
+        for building in topics.values().flat_map(|outgoing| &outgoing.segments) {
+            put_segment(transaction, &building.segment, &building.marks)?;
+        }
+        for row in &rows {
+            put_topic(transaction, *row)?;
         }
         put_meta(transaction, Meta::LowestFile, file.header.sequence + 1)
     })
 }
 
+/// The topic as it is once its records have left the file.
+fn row(outgoing: &Outgoing) -> TopicRow {
+    let moved = outgoing.segments.first().map(|building| building.segment.first);
+    let row = TopicRow::of(&outgoing.topic);
+    let low = moved.map_or(row.low, |moved| moved.min(row.low));
+    TopicRow { low, ..row }
+}
+
 /// Lets readers find the records in their new place.
-fn publish(outgoing: Outgoing, sequence: u64) {
+fn publish(outgoing: Outgoing, file: &WalFile) {
+    for lost in &outgoing.lost {
+        let (topic, first, last) = (outgoing.topic.id.0, lost.from.0, lost.to.0.saturating_sub(1));
+        tracing::error!(
+            file = file.name(),
+            topic,
+            first,
+            last,
+            "damaged records in the log; all others were moved, and the file is kept aside"
+        );
+    }
     let mut state = outgoing.topic.state();
     for building in outgoing.segments {
         let segment = building.into_segment();
@@ -184,7 +238,7 @@ fn publish(outgoing: Outgoing, sequence: u64) {
         }
         state.segments.push(segment);
     }
-    state.log.forget(sequence);
+    state.log.forget(file.header.sequence);
 }
 
 /// Drops segments of which nothing is needed.
@@ -217,10 +271,11 @@ fn drop_segments(shared: &Shared, keep: &dyn Keep, trimmed: &mut Trimmed) -> Res
 }
 
 fn record_drop(shared: &Shared, dropped: &[(Arc<Topic>, Arc<Segment>)]) -> Result<()> {
+    let rows: Vec<_> = dropped.iter().map(|(topic, _)| TopicRow::of(topic)).collect();
     shared.write(|transaction| {
-        for (topic, segment) in dropped {
+        for ((_, segment), row) in dropped.iter().zip(&rows) {
             drop_segment(transaction, segment)?;
-            put_topic(transaction, TopicRow::of(topic))?;
+            put_topic(transaction, *row)?;
         }
         Ok(())
     })

@@ -1,4 +1,5 @@
-//! Checks every checksum and every reference of a store, and says where a fault is.
+//! Checks every checksum and every reference of a store, loads all that a start loads, and says
+//! where a fault is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,12 @@ use super::format::{
     AppendFrame, BLOCK_BYTES, Frame, GROUP_HEADER, RecordHead, record_holds, record_seed,
 };
 use super::real::{FolderLock, RealDisk};
+use super::recovery;
 use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
 use super::seam::Disk;
 use super::segments::{self, Segment};
 use super::wal::{WalFile, file_name};
-use crate::{Error, Result};
+use crate::{Entry, Error, Result};
 
 /// Something in a store that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +49,18 @@ pub struct Report {
     pub faults: Vec<Fault>,
 }
 
-/// Checks the store in `folder` without changing it. `InUse` while it is open.
-pub fn verify(folder: &Path) -> Result<Report> {
+/// Says of an entry what is wrong with it, as its owner would find out at a start.
+pub type EntryCheck<'a> = &'a dyn Fn(&Entry) -> std::result::Result<(), String>;
+
+/// Checks the store in `folder` without changing it, and each of its entries with `check`. `InUse`
+/// while it is open.
+pub fn verify(folder: &Path, check: EntryCheck<'_>) -> Result<Report> {
     if !folder.join(super::DATABASE).exists() {
         return Err(Error::NotFound);
     }
     let _lock = FolderLock::take(folder)?;
-    let mut report = verify_on(Arc::new(RealDisk::new(folder)), &folder.join(super::DATABASE))?;
+    let disk = Arc::new(RealDisk::new(folder));
+    let mut report = verify_on(disk, &folder.join(super::DATABASE), check)?;
     for fault in &mut report.faults {
         fault.file = super::path_within(folder, &fault.file);
     }
@@ -61,16 +68,26 @@ pub fn verify(folder: &Path) -> Result<Report> {
 }
 
 /// Checks a store whose log and segments are on `disk`, without changing it.
-pub fn verify_on(disk: Arc<dyn Disk>, database: &Path) -> Result<Report> {
+pub fn verify_on(
+    disk: Arc<dyn Disk>,
+    database: &Path,
+    entry_check: EntryCheck<'_>,
+) -> Result<Report> {
     let mut check = Check::on(disk);
     let stored = check.database(database);
     check.secret = stored.as_ref().map(|(_, stored)| stored.secret);
-    let lowest = stored.as_ref().map_or(0, |(_, stored)| stored.lowest_file);
-    check.log(lowest)?;
+    check.log(stored.as_ref().map(|(_, stored)| stored))?;
     if let Some((database, stored)) = stored {
         check.references(&stored);
         for segment in &stored.segments {
             check.segment(&database, segment);
+        }
+        check.definitions(&database, entry_check);
+        // A start checks some more; what it would refuse is a fault, whatever was found before.
+        if check.report.faults.is_empty()
+            && let Err(error) = recovery::check(check.disk.as_ref(), &database)
+        {
+            check.note(super::wal::FOLDER, error);
         }
     }
     Ok(check.report)
@@ -85,11 +102,14 @@ struct Check {
     ends: BTreeMap<TopicId, domain::Offset>,
     /// Seeds the checksums of records; not known without the database.
     secret: Option<u64>,
+    /// Up to this group all are known to have been synced.
+    synced: u64,
 }
 
 impl Check {
     fn on(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, report: Report::default(), last: 0, ends: BTreeMap::new(), secret: None }
+        let (report, ends) = (Report::default(), BTreeMap::new());
+        Self { disk, report, last: 0, ends, secret: None, synced: u64::MAX }
     }
 
     fn fault(&mut self, file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) {
@@ -106,7 +126,8 @@ impl Check {
 
     fn database(&mut self, path: &Path) -> Option<(Database, Stored)> {
         let read = Database::open_to_read(path).and_then(|database| {
-            let lines = database.quick_check()?;
+            let lines = database.integrity_check()?;
+            database.check_format()?;
             let stored = database.stored()?;
             Ok((database, stored, lines))
         });
@@ -124,7 +145,32 @@ impl Check {
         }
     }
 
-    fn log(&mut self, lowest: u64) -> Result<()> {
+    /// Decodes what a start decodes.
+    fn definitions(&mut self, database: &Database, entry_check: EntryCheck<'_>) {
+        let path = database.path().to_owned();
+        match database.unreadable_progress() {
+            Ok(unreadable) => {
+                for id in unreadable {
+                    let what = format!("the progress of subscription {id} is unreadable");
+                    self.fault(&path, 0, what);
+                }
+            }
+            Err(error) => self.note(&path, error),
+        }
+        match database.all_entries() {
+            Ok(entries) => {
+                for entry in entries {
+                    if let Err(what) = entry_check(&entry) {
+                        self.fault(&path, 0, format!("{:?} {}: {what}", entry.kind, entry.name));
+                    }
+                }
+            }
+            Err(error) => self.note(&path, error),
+        }
+    }
+
+    fn log(&mut self, stored: Option<&Stored>) -> Result<()> {
+        let lowest = stored.map_or(0, |stored| stored.lowest_file);
         let disk = Arc::clone(&self.disk);
         let sequences = match sequences(disk.as_ref()) {
             Err(error @ Error::Corrupt { .. }) => {
@@ -143,6 +189,7 @@ impl Check {
                 Err(error) => self.note(file_name(sequence), error),
             }
         }
+        self.synced = stored.map_or(u64::MAX, |stored| recovery::synced(stored, files.last()));
         for (at, file) in files.iter().enumerate() {
             self.report.files += 1;
             if let Err(error) = self.file(file, files.get(at + 1)) {
@@ -170,19 +217,23 @@ impl Check {
                 continue;
             }
             let end = next.is_some_and(|next| next.header.first_group == last + 1);
+            // What was not synced one by one ends with the first that is missing.
+            let is_unsynced = next.is_none() && last >= self.synced;
             let later = if end { None } else { scanner.later_group(at, last)? };
+            if is_unsynced && let Some((later, _)) = later {
+                self.report.torn_bytes = later - at;
+                return Ok(());
+            }
             if later.is_some() || (next.is_some() && !end) {
                 self.fault(file.name(), at, "a group of the log is damaged");
             }
-            let Some(later) = later else {
+            let Some((later, number)) = later else {
                 if next.is_none() {
                     self.report.torn_bytes = scanner.torn_bytes(at, last + 1)?.unwrap_or(0);
                 }
                 return Ok(());
             };
-            if let Some(group) = scanner.group(later, |number| number > last)? {
-                self.last = group.number - 1;
-            }
+            self.last = number - 1;
             at = later;
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
+use super::descriptors::is_scarce;
 use super::format::{BLOCK_BYTES, FileHeader, finish_group};
 use super::group::Sealed;
 use super::keeper::{FreeFile, Keeper};
@@ -15,6 +16,8 @@ use super::seam::{Disk, File};
 
 /// The folder of live log files.
 pub(super) const FOLDER: &str = "wal";
+/// The folder of log files with damage, which nothing reads any more.
+pub(super) const DAMAGED_FOLDER: &str = "damaged";
 /// The folder of files that wait to become log files.
 pub(super) const FREE_FOLDER: &str = "free";
 
@@ -174,8 +177,8 @@ impl Writer {
         Ok(written)
     }
 
-    /// A write that finds no space has lost nothing: it is repeated, from the reserve or once
-    /// there is space again.
+    /// What finds no space, or no file descriptor, has lost nothing: it is repeated, from the
+    /// reserve or once there is one again.
     fn patiently(&self, bytes: u64, act: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         let mut spending = None;
         loop {
@@ -183,6 +186,9 @@ impl Writer {
                 Err(error) if is_full(&error) => {
                     spending.get_or_insert_with(|| self.keeper.spend());
                     self.keeper.wait_for_space(bytes).map_err(|()| error)?;
+                }
+                Err(error) if is_scarce(&error) => {
+                    self.keeper.wait_a_moment().map_err(|()| error)?;
                 }
                 other => return other,
             }
@@ -207,7 +213,7 @@ impl Writer {
     }
 }
 
-/// Makes `free` the log file `sequence`; `patiently` repeats what finds no space. It gets its name
+/// Makes `free` the log file `sequence`; `patiently` repeats what finds no space or descriptor. It gets its name
 /// only when its header is durable, so a damaged header under that name is never the trace of a
 /// crash.
 pub(super) fn begin(
@@ -221,8 +227,8 @@ pub(super) fn begin(
     patiently(&|| free.file.write_at(&header.encode(), 0))?;
     free.file.sync()?;
     patiently(&|| disk.rename(&free.name, &file_name(sequence)))?;
-    disk.sync_folder(FOLDER)?;
-    disk.sync_folder(FREE_FOLDER)?;
+    patiently(&|| disk.sync_folder(FOLDER))?;
+    patiently(&|| disk.sync_folder(FREE_FOLDER))?;
     Ok(WalFile::new(header, Arc::clone(&free.file)))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use storage::disk::{self, Handle, Options};
+use storage::disk::{self, Handle, Options, Recovery};
 use storage::{Engine, Error};
 use tempfile::TempDir;
 use testkit::SimDisk;
@@ -51,9 +51,14 @@ impl Bed {
     }
 
     pub(crate) fn open_with(&self, options: Options) -> Result<Engine, Error> {
+        self.recover_with(options).map(|(engine, _)| engine)
+    }
+
+    /// Opens the store, and says what that found.
+    pub(crate) fn recover_with(&self, options: Options) -> Result<(Engine, Recovery), Error> {
         let opened = disk::open_on(Arc::new(self.disk.clone()), &self.database(), options)?;
         self.open.lock().push(opened.handle);
-        Ok(opened.engine)
+        Ok((opened.engine, opened.recovery))
     }
 
     /// Of the store that was opened last.
@@ -90,6 +95,13 @@ pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.or_else(|_| tempfile::tempdir()).expect("a temporary folder")
+}
+
+/// How many of something are tried: `usual` in a test run, more where more cases are asked for.
+pub(crate) fn scaled(usual: u64) -> u64 {
+    const CASES_USUAL: u64 = 256;
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u64>().ok());
+    usual * (cases.unwrap_or(CASES_USUAL) / CASES_USUAL).max(1)
 }
 
 /// Everything so small that a short script fills, rolls and recycles it.

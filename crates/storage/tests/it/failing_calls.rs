@@ -132,3 +132,33 @@ async fn a_write_torn_anywhere_is_survived() {
 async fn power_that_goes_at_any_sync_is_survived() {
     survives_everywhere(Some(Call::Sync), |_| Effect::PowerOff).await;
 }
+
+/// Too many open files is nothing but a reason to wait: the log goes on, whichever call it struck.
+#[tokio::test]
+async fn too_many_open_files_at_any_call_fails_no_log() {
+    for call in [Call::Open, Call::Create, Call::SyncFolder, Call::List] {
+        let mut nth = 1;
+        loop {
+            let bed = Bed::new();
+            let mut owner = Owner::new(bed.open().expect("a fresh store"));
+            let ears = Ears::on(&owner);
+            script::set_up(&mut owner).await.expect("a working store");
+            bed.disk.fail(Fault { on: Some(call), nth, effect: Effect::Fail(Errno::TooManyFiles) });
+            for number in 0..3 {
+                script::round(&mut owner, number).await;
+            }
+            assert_eq!(ears.times_failed(), 0, "the log failed at {call:?} {nth}");
+            owner.publish(0, &[100]).await.expect("messages are taken");
+            bed.close();
+            let history = owner.history;
+            recovers(&bed.after(Cut::LosesUnsynced), &history, history.mark())
+                .await
+                .unwrap_or_else(|what| panic!("{what} after {call:?} {nth}"));
+            if !bed.disk.trace().iter().any(|traced| traced.failed) {
+                break;
+            }
+            nth += 1;
+        }
+        assert!(nth > 1 || call == Call::List, "{call:?} was never struck");
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use storage::Engine;
+use storage::disk::Options;
 use tempfile::TempDir;
 use testkit::SimDisk;
 use testkit::disk::{Call, Cut, Traced};
@@ -144,8 +145,8 @@ impl Film {
         let bed = self.bed(moment, cut, database);
         if number.is_multiple_of(5) {
             let disk = Arc::new(bed.disk.clone());
-            let report = storage::disk::verify_on(disk, &bed.database()).expect("a report");
-            let faults = report.faults;
+            let report = storage::disk::verify_on(disk, &bed.database(), &|_| Ok(()));
+            let faults = report.expect("a report").faults;
             assert!(faults.is_empty(), "a power cut is no fault: {faults:?} {cut:?} {number}");
         }
         if let Err(what) = recovers(&bed, &self.history, mark).await {
@@ -177,8 +178,13 @@ async fn check(engine: &Engine, history: &History, mark: Mark) -> Result<usize, 
 
 /// Runs `rounds` of the script on a fresh store and records them.
 pub(crate) async fn of_script(rounds: usize) -> Film {
+    of_script_with(crate::bed::tiny(), rounds).await
+}
+
+/// The same with these options.
+pub(crate) async fn of_script_with(options: Options, rounds: usize) -> Film {
     let bed = Bed::new();
-    let mut owner = Owner::new(bed.open().expect("a fresh store"));
+    let mut owner = Owner::new(bed.open_with(options).expect("a fresh store"));
     crate::script::set_up(&mut owner).await.expect("a working store");
     let camera = Camera::on(&bed, &owner.history);
     for number in 0..rounds {

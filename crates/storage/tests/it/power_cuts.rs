@@ -7,7 +7,7 @@ use storage::Urgency;
 use testkit::disk::{Call, Cut, Effect, Fault};
 use testkit::{Random, SimDisk};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, scaled};
 use crate::film::{self, Camera, Film, recovers};
 use crate::history::{History, Mark};
 use crate::owner::Owner;
@@ -46,7 +46,7 @@ async fn nothing_answered_is_lost_when_more_than_what_is_synced_survives() {
 
 #[tokio::test]
 async fn any_subset_of_unsynced_sectors_may_survive() {
-    const CUTS: u64 = 2_000;
+    let cuts = scaled(5_000);
     let film = film::of_script(3).await;
     let torn: Vec<_> = (0..film.moments.len())
         .filter(|number| !film.moments[*number].disk.unsynced().is_empty())
@@ -55,7 +55,7 @@ async fn any_subset_of_unsynced_sectors_may_survive() {
     println!("seed {seed}");
     let mut random = Random::seeded(seed);
     let mut seen = HashSet::new();
-    for _ in 0..CUTS {
+    for _ in 0..cuts {
         let number = torn[random.index(torn.len())];
         let moment = &film.moments[number];
         let cut = Cut::Random(random.draw());
@@ -98,6 +98,19 @@ async fn the_last_commit_may_be_torn_at_any_byte() {
     let camera = Camera::on(&bed, &owner.history);
     let pending = owner.queue(&[(0, &[60, 90]), (1, &[70])], Vec::new(), Urgency::Durable);
     owner.settle(pending).await.expect("published");
+    let film = camera.develop();
+    bed.close();
+    tear_last_commit(&film, 1).await;
+}
+
+#[tokio::test]
+async fn a_last_commit_of_fifty_records_may_be_torn_at_any_byte() {
+    let bed = Bed::new();
+    let mut owner = Owner::new(bed.open().expect("a fresh store"));
+    crate::script::set_up(&mut owner).await.expect("a working store");
+    owner.publish(0, &[100; 3]).await.expect("published");
+    let camera = Camera::on(&bed, &owner.history);
+    owner.publish(0, &[3; 50]).await.expect("published");
     let film = camera.develop();
     bed.close();
     tear_last_commit(&film, 1).await;

@@ -8,7 +8,7 @@ use storage::{Future, Result, Urgency};
 use testkit::Random;
 use testkit::disk::Cut;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, scaled};
 use crate::film::{Camera, Film};
 use crate::history::ones;
 use crate::owner::{Owner, Pending};
@@ -125,9 +125,8 @@ async fn film_of(seed: u64) -> Film {
 
 #[tokio::test]
 async fn nothing_answered_is_lost_whatever_goes_on_when_the_power_goes() {
-    const LIVES: u64 = 8;
-    const CUTS: usize = 250;
-    for seed in 0..LIVES {
+    const CUTS: usize = 1_000;
+    for seed in 0..scaled(12) {
         println!("seed {seed}");
         let film = film_of(seed).await;
         let mut random = Random::seeded(seed ^ 0xfeed);

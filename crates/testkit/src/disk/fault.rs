@@ -44,15 +44,19 @@ pub enum Errno {
     Io,
     /// `ENOSPC`: no space is left.
     NoSpace,
+    /// `EMFILE`: too many files are open.
+    TooManyFiles,
 }
 
 impl From<Errno> for io::Error {
     fn from(errno: Errno) -> Self {
         const EIO: i32 = 5;
         const ENOSPC: i32 = 28;
+        const EMFILE: i32 = 24;
         Self::from_raw_os_error(match errno {
             Errno::Io => EIO,
             Errno::NoSpace => ENOSPC,
+            Errno::TooManyFiles => EMFILE,
         })
     }
 }

@@ -84,7 +84,7 @@ impl Disk for RealDisk {
             Ok(file) => Ok(Arc::new(RealFile(file))),
             // Not every file system can do it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.open(name),
-            Err(error) => Err(about(&path, error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -93,7 +93,7 @@ impl Disk for RealDisk {
         match fs::rename(self.root.join(from), &to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_folder(&to)?;
-                fs::rename(self.root.join(from), to)
+                fs::rename(self.root.join(from), &to)
             }
             other => other,
         }

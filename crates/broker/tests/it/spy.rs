@@ -17,6 +17,7 @@ pub(crate) struct SpyLog {
     inner: Arc<dyn MessageLog>,
     told: Arc<Told>,
     commits: Mutex<Vec<Commit>>,
+    appended: AtomicUsize,
     reads: AtomicUsize,
     trims: Arc<AtomicUsize>,
     /// Nothing is in memory, and one record is read at a time.
@@ -29,11 +30,15 @@ pub(crate) struct SpyLog {
 
 /// Tells the latest listener, that of the broker opened last.
 #[derive(Default)]
-struct Told(Mutex<Option<Arc<dyn Listener>>>);
+struct Told {
+    listener: Mutex<Option<Arc<dyn Listener>>>,
+    /// How often it was told of records.
+    times: AtomicUsize,
+}
 
 impl Told {
     fn latest(&self) -> Option<Arc<dyn Listener>> {
-        self.0.lock().clone()
+        self.listener.lock().clone()
     }
 }
 
@@ -42,6 +47,7 @@ impl Listener for Told {
         if let Some(listener) = self.latest() {
             listener.visible(ends);
         }
+        self.times.fetch_add(1, Ordering::SeqCst);
     }
 
     fn pressed(&self) {
@@ -65,6 +71,7 @@ impl SpyLog {
             inner,
             told,
             commits: Mutex::default(),
+            appended: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
             trims: Arc::default(),
             is_far: AtomicBool::new(false),
@@ -76,6 +83,11 @@ impl SpyLog {
     /// The commits since the last call.
     pub(crate) fn take_commits(&self) -> Vec<Commit> {
         std::mem::take(&mut self.commits.lock())
+    }
+
+    /// Whether the broker was told of everything that was appended, which is after the answer.
+    pub(crate) fn has_told_all(&self) -> bool {
+        self.told.times.load(Ordering::SeqCst) >= self.appended.load(Ordering::SeqCst)
     }
 
     /// How often the disk was read.
@@ -108,6 +120,9 @@ impl MessageLog for SpyLog {
             return Receipt::ready(Err(error));
         }
         let receipt = self.inner.commit(commit.clone());
+        if receipt.refused().is_none() && !commit.appends.is_empty() {
+            self.appended.fetch_add(1, Ordering::SeqCst);
+        }
         // Only now: what is known here has its place in the log's queue.
         self.commits.lock().push(commit);
         receipt
@@ -156,7 +171,7 @@ impl MessageLog for SpyLog {
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
-        *self.told.0.lock() = Some(listener);
+        *self.told.listener.lock() = Some(listener);
     }
 
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {

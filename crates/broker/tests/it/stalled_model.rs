@@ -52,7 +52,7 @@ impl Model {
             0 if self.streams.len() < 6 => {
                 let messages_max = self.random.below(3);
                 let mut stream = Watched::open(&self.fixture, messages_max);
-                self.leased.extend(texts(&stream.ask()));
+                self.leased.extend(texts(&stream.ask_all()));
                 self.streams.push((stream, Manner::Asks));
             }
             1 if !self.streams.is_empty() => {
@@ -81,11 +81,13 @@ impl Model {
         }
     }
 
-    /// Whoever is woken asks once, unless it is silent.
+    /// Whoever is woken asks for all there is, unless it is silent. Some fall silent with leases
+    /// in their hands.
     fn serve(&mut self) {
         for (stream, manner) in &mut self.streams {
             if stream.is_woken() && *manner == Manner::Asks {
-                self.leased.extend(texts(&stream.ask()));
+                let leases = if self.random.one_in(8) { stream.ask() } else { stream.ask_all() };
+                self.leased.extend(texts(&leases));
             }
         }
     }
@@ -94,7 +96,7 @@ impl Model {
     async fn drain(mut self) {
         self.publish().await;
         let mut last = Watched::open(&self.fixture, 0);
-        self.leased.extend(texts(&last.ask()));
+        self.leased.extend(texts(&last.ask_all()));
         self.publish().await;
         for _ in 0..TICKS_MAX {
             if self.leased.len() == self.published {

@@ -14,7 +14,7 @@ PULLER = """
 import sys, threading
 from google.cloud import pubsub_v1
 client = pubsub_v1.SubscriberClient()
-flow = pubsub_v1.types.FlowControl(max_messages=100)
+flow = pubsub_v1.types.FlowControl(max_messages=100, max_duration_per_lease_extension=10)
 def take(message):
     print(message.message_id, flush=True)
 client.subscribe(sys.argv[1], callback=take, flow_control=flow)

@@ -112,7 +112,7 @@ async fn carry(client: TcpStream, server: TcpStream, network: &Network) {
 /// Until one side has ended, or the network ends the connection.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, network: &Network) {
     let mut weather = network.weather.subscribe();
-    let mut bytes = [0; 16 << 10];
+    let mut bytes = vec![0; 16 << 10];
     let mut is_lost = false;
     loop {
         let Ok(read @ 1..) = from.read(&mut bytes).await else { return };

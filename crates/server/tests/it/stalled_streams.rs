@@ -147,7 +147,7 @@ async fn a_client_that_stops_reading_keeps_the_disk_from_nobody() {
     for batch in 0..16 {
         let numbered = |number: usize| {
             let mut message: PubsubMessage = message(format!("{batch}/{number:0500}"));
-            if number % 50 == 0 {
+            if number.is_multiple_of(50) {
                 message.attributes.insert("wanted".to_owned(), "yes".to_owned());
             }
             message

@@ -194,12 +194,13 @@ impl Notes {
 
 impl Listener for Notes {
     fn visible(&self, ends: &[(TopicId, Offset)]) {
-        self.ends.lock().extend_from_slice(ends);
         if let Some(receipt) = self.receipt.lock().take()
             && receipt.now_or_never().is_none()
         {
             self.unanswered.lock().extend(ends.iter().map(|(_, end)| *end));
         }
+        // Last: whoever waits for it goes on with the next commit.
+        self.ends.lock().extend_from_slice(ends);
         self.heard.notify_one();
         if let Some(engine) = &*self.engine.lock() {
             for (topic, end) in ends {

@@ -468,7 +468,7 @@ async fn letters_dealt_with_at_the_desk_count_no_more_for_who_reads_the_topic() 
     assert_eq!(replay(&fixture, request(first)).await.replayed, 1);
     assert_eq!(of_reader(&fixture).await, (2, Some(2 * HOUR)), "as old as the next");
     let last = Selection::Messages([letters.letters[2].record.offset].into());
-    fixture.broker.delete_letters(&of_sub(), last, Some(1)).await.unwrap();
+    fixture.broker.delete_letters(&of_sub(), last, LettersWanted::All, Some(1)).await.unwrap();
     assert_eq!(of_reader(&fixture).await, (1, Some(2 * HOUR)));
     assert_eq!(replay(&fixture, request(all())).await.replayed, 1);
     assert_eq!(of_reader(&fixture).await, (0, None));

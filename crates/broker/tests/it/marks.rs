@@ -249,7 +249,7 @@ fn a_deleted_letter_stays_so_though_a_checkpoint_and_a_crash_come_in_between() {
     lives.cut_after_a_checkpoint_in(&life, |commit| !commit.progress.is_empty());
     let all = Selection::Matching(Criteria::default());
     let place = place();
-    let deleting = life.broker.delete_letters(&place, all, Some(1));
+    let deleting = life.broker.delete_letters(&place, all, LettersWanted::All, Some(1));
     assert_eq!(life.runtime.block_on(deleting).unwrap(), 1);
     lives.cut(life);
 

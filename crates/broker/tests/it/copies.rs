@@ -76,7 +76,7 @@ async fn check(folder: &Path, clock: &Arc<FakeClock>, topic: &TopicName, given: 
     assert_eq!(texts(&life.pull().await), ["b", "c", "d"]);
     life.close().await;
     // From then on it is a store like any other.
-    let report = disk::verify(folder).unwrap();
+    let report = disk::verify(folder, &broker::check_definition).unwrap();
     assert!(report.faults.is_empty(), "{:?}", report.faults);
     clock.advance(HOUR);
     let life = Life::open(folder, clock).await;

@@ -36,6 +36,9 @@ DEAD = f"{PROJECT}/topics/dead"
 BATCH = 20
 PUBLISHES_PER_SECOND = 10
 DRAIN_SECONDS_MAX = 120
+# What a stream held when it ended comes again after this.
+LEASE_SECONDS = 10
+EARLY_MAX = 100_000
 SAMPLE_SECONDS_MAX = 30
 KEYS = [f"key-{number}" for number in range(50)]
 
@@ -88,9 +91,26 @@ class Soak:
         self.publishing = threading.Event()
         self.latencies = []
         self.published = 0
-        self.acked = 0
+        self.books = threading.Lock()
+        # Published and not acked; acked before the publish was answered.
+        self.owed, self.early = set(), set()
         self.breakdowns = []
         self.threads = []
+
+    def note_published(self, ids):
+        with self.books:
+            self.published += len(ids)
+            self.owed.update(set(ids) - self.early)
+            self.early.difference_update(ids)
+
+    def note_acked(self, ids):
+        with self.books:
+            if self.publishing.is_set():
+                self.early.update(set(ids) - self.owed)
+            self.owed.difference_update(ids)
+            if len(self.early) > EARLY_MAX:
+                # Those are of deliveries that came twice.
+                self.early.clear()
 
     def subscription(self, kind):
         return f"{PROJECT}/subscriptions/{kind}"
@@ -133,7 +153,10 @@ class Soak:
         create = lambda kind, **more: self.api.call(  # noqa: E731
             "CreateSubscription", name=self.subscription(kind), ack_deadline_seconds=60, **more
         )
-        create("stream", topic=TOPIC)
+        self.api.call(
+            "CreateSubscription", name=self.subscription("stream"), topic=TOPIC,
+            ack_deadline_seconds=LEASE_SECONDS,
+        )
         create("ordered", topic=TOPIC, enable_message_ordering=True, filter='attributes.ordered = "1"')
         create(
             "failing", topic=TOPIC, filter='attributes.bad = "1"',
@@ -167,10 +190,11 @@ class Soak:
 
     def drain(self):
         ends = time.monotonic() + DRAIN_SECONDS_MAX
-        while self.acked < self.published and time.monotonic() < ends and not self.breakdowns:
+        while self.owed and time.monotonic() < ends and not self.breakdowns:
             time.sleep(0.1)
-        if self.acked < self.published:
-            self.breakdowns.append(f"L1: {self.acked} of {self.published} came")
+        if self.owed:
+            some = sorted(self.owed)[:5]
+            self.breakdowns.append(f"L1: {len(self.owed)} did not come, such as {some}")
 
     # What the load is made of.
 
@@ -179,10 +203,10 @@ class Soak:
         while self.publishing.is_set():
             messages = [self.message(rng) for _ in range(BATCH)]
             began = time.monotonic()
-            self.api.call("Publish", topic=TOPIC, messages=messages)
+            answer = self.api.call("Publish", topic=TOPIC, messages=messages)
             took = time.monotonic() - began
             self.latencies.append(took)
-            self.published += len(messages)
+            self.note_published(answer.message_ids)
             time.sleep(max(0.0, 1 / PUBLISHES_PER_SECOND - took))
 
     def message(self, rng):
@@ -202,7 +226,7 @@ class Soak:
         """Streams that end now and then and begin anew."""
         name = self.subscription("stream")
         while self.running.is_set():
-            asked = [{"subscription": name, "stream_ack_deadline_seconds": 60}]
+            asked = [{"subscription": name, "stream_ack_deadline_seconds": LEASE_SECONDS}]
             more = threading.Condition()
 
             def requests():
@@ -219,7 +243,7 @@ class Soak:
                 for answer in call:
                     ids = [one.ack_id for one in answer.received_messages]
                     self.api.call("Acknowledge", subscription=name, ack_ids=ids)
-                    self.acked += len(ids)
+                    self.note_acked([one.message.message_id for one in answer.received_messages])
                     if time.monotonic() > ends or not self.running.is_set():
                         break
             except grpc.RpcError as error:

@@ -62,7 +62,7 @@ pub(super) fn cel(input: &[u8]) -> String {
     if let Some(clauses) = filter.clauses()
         && let Ok(listed) = Filter::from_clauses("filters", &clauses)
     {
-        assert_eq!(listed.map(|listed| listed.canonical()), Some(canonical.clone()));
+        assert_eq!(listed.map(|listed| listed.canonical()), Some(canonical));
     }
     check_match(&filter, data);
     "read".to_owned()

@@ -27,7 +27,8 @@ def promtool(*words):
 
 
 def test_promtool_accepts_the_rule_file():
-    levels = 17
+    levels = RULES.read_text().count("- alert:")
+    assert levels > 16
     assert f"SUCCESS: {levels} rules found" in promtool("check", "rules", RULES)
 
 

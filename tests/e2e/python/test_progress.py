@@ -70,6 +70,8 @@ def test_the_cursor_shows_what_is_acked_above_it(flushing):
 def test_resumed_from_seeded_cursor(flushing):
     """A cursor seeded through `postrider.start` is where delivery begins."""
     _, rest = flushing
+    change = {"topic": {"messageRetentionDuration": "3600s"}, "updateMask": "messageRetentionDuration"}
+    rest.ok("PATCH", f"/v1/{TOPIC}", change)
     published = rest.publish(TOPIC, *"abcdefgh")
     seeded = "projects/p/subscriptions/seeded"
     rest.subscription(seeded, TOPIC, postrider={"start": {"offset": published[3]}})

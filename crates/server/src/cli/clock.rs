@@ -53,7 +53,7 @@ fn is_suspended(clock: &Value) -> bool {
 
 /// To the minute, and in days where there are some.
 fn time(seconds: &Value) -> String {
-    let minutes = seconds.as_u64().unwrap_or_default() / 60;
+    let minutes = (seconds.as_u64().unwrap_or_default() + 30) / 60;
     match (minutes / 1_440, minutes / 60 % 24, minutes % 60) {
         (0, 0, minutes) => format!("{minutes} min"),
         (0, hours, minutes) => format!("{hours} h {minutes} min"),

@@ -117,3 +117,51 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::{Offset, OffsetRange};
+
+    use super::*;
+
+    const READER: ConsumerId = ConsumerId(1);
+    const OTHER: ConsumerId = ConsumerId(2);
+
+    fn batch() -> Batch {
+        let covered = OffsetRange { from: Offset(1), to: Offset(2) };
+        Batch { covered, records: Vec::new(), damaged: Vec::new() }
+    }
+
+    #[test]
+    fn nobody_reads_elsewhere_before_the_reader_has_looked() {
+        let mut fetch = Fetch::default();
+        assert!(fetch.may_start(OTHER));
+        fetch.start(READER);
+        assert!(!fetch.may_start(OTHER) && !fetch.may_start(READER), "one read at a time");
+        assert_eq!(fetch.end(Ok(batch())), Some(READER));
+        assert!(fetch.look(OTHER).is_ok());
+        assert!(!fetch.may_start(OTHER) && fetch.read().is_some());
+        assert!(fetch.look(READER).is_ok());
+        assert!(fetch.may_start(OTHER) && fetch.read().is_some(), "there for all");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_or_silent_keeps_no_right() {
+        let mut fetch = Fetch::default();
+        fetch.start(READER);
+        fetch.forget(READER);
+        assert!(!fetch.may_start(OTHER), "it is still read");
+        assert_eq!(fetch.end(Ok(batch())), None);
+        assert!(fetch.may_start(OTHER));
+    }
+
+    #[test]
+    fn an_error_is_told_to_the_reader_and_to_nobody_else() {
+        let mut fetch = Fetch::default();
+        fetch.start(READER);
+        fetch.end(Err(Error::Full));
+        assert!(fetch.look(OTHER).is_ok());
+        assert!(fetch.look(READER).is_err());
+        assert!(fetch.look(READER).is_ok(), "told once");
+    }
+}

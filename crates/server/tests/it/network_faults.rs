@@ -21,7 +21,7 @@ use crate::proxy::{Proxy, STORMS, Weather};
 use crate::rig::{Rig, subscription, topic};
 
 /// Seeds tried, all at the same time. `NETWORK_SEEDS` for more.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 60;
 /// Changes of the weather in each, and how long each lasts at most.
 const CHANGES: usize = 12;
 const CHANGE_MS_MAX: u64 = 150;

@@ -1,14 +1,17 @@
 //! Clients that are slow, endless or senseless are cut off, and the server goes on.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::client::Grpc;
 use tonic::transport::Channel;
-use wire::pubsub::{PublishRequest, PublishResponse};
+use wire::pubsub::{ListTopicsRequest, PublishRequest, PublishResponse, StreamingPullRequest};
 
+use crate::live_rig::Events;
 use crate::rig::{Rig, call, message};
 
 /// Short times, so that tests need not wait for long ones.
@@ -70,6 +73,62 @@ async fn a_stalled_body_is_answered_before_it_is_cut_off() {
     let said = String::from_utf8(send_and_stall(rig.address, half).await).unwrap();
     assert!(said.starts_with("HTTP/1.1 504"), "{said}");
     assert!(said.contains("DEADLINE_EXCEEDED"), "{said}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_drips_must_end_some_day() {
+    let drips = "[limits]\nbody_timeout = \"60s\"\nbody_deadline = \"300ms\"\n";
+    let rig = Rig::with("memory", drips).await;
+    let mut stream = TcpStream::connect(rig.address).await.unwrap();
+    let head = "POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: localhost\r\n\
+                content-length: 1000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 1024];
+    // No pause is long, and yet it ends.
+    let dripping = async {
+        loop {
+            drop(stream.write_all(b" ").await);
+            let read = stream.read(&mut answer);
+            if let Ok(count) = tokio::time::timeout(Duration::from_millis(20), read).await {
+                return count.unwrap();
+            }
+        }
+    };
+    let count = tokio::time::timeout(Duration::from_secs(60), dripping).await.unwrap();
+    let said = String::from_utf8_lossy(&answer[..count]).into_owned();
+    assert!(said.starts_with("HTTP/1.1 504"), "{said}");
+    assert!(said.contains("limits.body_deadline"), "{said}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn calls_and_streams_beyond_the_limit_are_refused_until_one_ends() {
+    let rig = Rig::with("memory", "[limits]\ncalls_max = 2\n").await;
+    let (_, subscription) = rig.pair().await;
+    let events = Events::open(&rig, "g", "").await;
+    let first = StreamingPullRequest {
+        subscription,
+        stream_ack_deadline_seconds: 10,
+        ..StreamingPullRequest::default()
+    };
+    let (say, requests) = tokio::sync::mpsc::channel(1);
+    say.send(first).await.unwrap();
+    let requests = ReceiverStream::new(requests);
+    let pull = rig.subscriber().await.streaming_pull(requests).await.unwrap();
+    let get = || call(rig.address, "GET", "/healthz", "");
+    let refused = get().await.refused(429, "RESOURCE_EXHAUSTED");
+    assert!(refused.contains("limits.calls_max"), "{refused}");
+    let request = ListTopicsRequest { project: "projects/p".to_owned(), ..Default::default() };
+    let refused = rig.publisher().await.list_topics(request.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    // Either has held a place, which is free as soon as the server has noticed.
+    drop(events);
+    while get().await.code.as_u16() != 200 {}
+    let events = Events::open(&rig, "g", "").await;
+    drop((say, pull));
+    while rig.publisher().await.list_topics(request.clone()).await.is_err() {}
+    drop(events);
     rig.stop().await;
 }
 

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::client::Grpc;
 use tonic::transport::Channel;
@@ -112,7 +112,9 @@ async fn calls_and_streams_beyond_the_limit_are_refused_until_one_ends() {
         stream_ack_deadline_seconds: 10,
         ..StreamingPullRequest::default()
     };
-    let requests = stream::once(async { first }).chain(stream::pending());
+    let (say, requests) = tokio::sync::mpsc::channel(1);
+    say.send(first).await.unwrap();
+    let requests = ReceiverStream::new(requests);
     let pull = rig.subscriber().await.streaming_pull(requests).await.unwrap();
     let get = || call(rig.address, "GET", "/healthz", "");
     let refused = get().await.refused(429, "RESOURCE_EXHAUSTED");
@@ -124,7 +126,7 @@ async fn calls_and_streams_beyond_the_limit_are_refused_until_one_ends() {
     drop(events);
     while get().await.code.as_u16() != 200 {}
     let events = Events::open(&rig, "g", "").await;
-    drop(pull);
+    drop((say, pull));
     while rig.publisher().await.list_topics(request.clone()).await.is_err() {}
     drop(events);
     rig.stop().await;

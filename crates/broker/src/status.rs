@@ -183,7 +183,8 @@ fn halted(resource: String, lanes: usize) -> Degraded {
         resource: Some(resource),
         problem: format!("{lanes} for an operator: a message was tried as often as it may be"),
         remedy: "nothing more of these lanes is delivered, others go on: postrider lane list shows \
-                 them, postrider lane release tries again, postrider lane skip gives the message up",
+                 them, postrider lane release tries again, postrider lane skip gives the message \
+                 up",
     }
 }
 

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// What stands in place of the middle.
 const LEFT_OUT: &str = "…";
 
-/// `text` in at most `bytes_max` bytes. What is too long loses its middle: the beginning of an error
-/// says what is wrong, and its end what to do about it.
+/// `text` in at most `bytes_max` bytes. What is too long loses its middle: the beginning of an
+/// error says what is wrong, and its end what to do about it.
 pub fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);

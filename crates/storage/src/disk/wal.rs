@@ -213,9 +213,9 @@ impl Writer {
     }
 }
 
-/// Makes `free` the log file `sequence`; `patiently` repeats what finds no space or descriptor. It gets its name
-/// only when its header is durable, so a damaged header under that name is never the trace of a
-/// crash.
+/// Makes `free` the log file `sequence`; `patiently` repeats what finds no space or descriptor. It
+/// gets its name only when its header is durable, so a damaged header under that name is never the
+/// trace of a crash.
 pub(super) fn begin(
     disk: &dyn Disk,
     free: &FreeFile,

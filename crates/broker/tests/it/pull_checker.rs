@@ -42,8 +42,15 @@ struct Record {
     standing: Standing,
     /// How many deliveries have failed, at most.
     failures: u32,
-    /// An ack was answered and it has not come since.
-    is_acked: bool,
+    /// An ack was sent, or even answered, and it has not come since.
+    ack: Ack,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ack {
+    None,
+    Sent,
+    Answered,
 }
 
 pub(crate) struct Known {
@@ -58,6 +65,8 @@ pub(crate) struct Known {
     replayed: BTreeMap<u64, BTreeSet<u64>>,
     /// Up to here everything that is not in `records` is settled for good.
     over_to: u64,
+    /// A seek has sent it elsewhere.
+    was_sought: bool,
 }
 
 #[derive(Default)]
@@ -111,6 +120,7 @@ impl PullChecker {
             letters: BTreeMap::new(),
             replayed: BTreeMap::new(),
             over_to: 0,
+            was_sought: false,
         };
         self.subscriptions.insert(name.to_owned(), known);
     }
@@ -121,7 +131,7 @@ impl PullChecker {
 
     /// It was published. What was queued before it is durable too: commits keep their order.
     pub(crate) fn published(&mut self, text: &str, id: u64) {
-        self.learn(id, text);
+        self.learn(id, text, true);
         self.all_durable();
     }
 
@@ -134,7 +144,9 @@ impl PullChecker {
         }
     }
 
-    fn learn(&mut self, id: u64, text: &str) {
+    /// A message is in the topic. One whose publish was never answered may have been there when a
+    /// subscription was sent past all there was.
+    fn learn(&mut self, id: u64, text: &str, is_answered: bool) {
         let Some((key, kind)) = self.sent.get(text).cloned() else {
             return self.faults.push(format!("D2 {id} {text:?} was never published"));
         };
@@ -144,7 +156,10 @@ impl PullChecker {
         }
         for known in self.subscriptions.values_mut() {
             if id > known.over_to && known.kind.as_ref().is_none_or(|wanted| *wanted == kind) {
-                known.records.entry(id).or_insert_with(|| Record::waiting(&key));
+                let is_sure = is_answered || !known.was_sought;
+                let standing = if is_sure { Waiting } else { Unsure };
+                let record = || Record { standing, ..Record::waiting(&key) };
+                known.records.entry(id).or_insert_with(record);
             }
         }
     }
@@ -153,7 +168,7 @@ impl PullChecker {
     pub(crate) fn given(&mut self, name: &str, consumer: u64, seen: &Seen) {
         self.delivered += 1;
         if seen.original.is_none() {
-            self.learn(seen.id, &seen.text);
+            self.learn(seen.id, &seen.text, false);
         }
         let known = self.subscriptions.get_mut(name).unwrap();
         if let Some(original) = seen.original {
@@ -210,6 +225,14 @@ impl PullChecker {
         owed.collect()
     }
 
+    /// The first few of what is owed, with all that is known of them.
+    pub(crate) fn tell_owed(&self) -> Vec<String> {
+        let told = self.owed().into_iter().take(5).map(|(name, id)| {
+            format!("{id} to {name}: {:?}", self.subscriptions[name].records[&id])
+        });
+        told.collect()
+    }
+
     /// Originals whose letters were not seen to be replayed, with their letters.
     pub(crate) fn letters_to_replay(&self, name: &str) -> Vec<(u64, u64)> {
         let known = &self.subscriptions[name];
@@ -246,6 +269,7 @@ impl PullChecker {
     /// The subscription was sent to what a snapshot says; `Err`: perhaps.
     pub(crate) fn sought(&mut self, name: &str, snapshot: &Standings, answered: Result<(), ()>) {
         let known = self.subscriptions.get_mut(name).unwrap();
+        known.was_sought = true;
         for (id, record) in &mut known.records {
             let then = match snapshot.get(id) {
                 Some(Settled { .. }) => Settled { is_durable: true },
@@ -263,7 +287,7 @@ impl PullChecker {
 
 impl Record {
     fn waiting(key: &str) -> Self {
-        Self { key: key.to_owned(), standing: Waiting, failures: 0, is_acked: false }
+        Self { key: key.to_owned(), standing: Waiting, failures: 0, ack: Ack::None }
     }
 }
 
@@ -306,7 +330,7 @@ impl Known {
         }
         if let Some(record) = self.records.get_mut(&id) {
             record.standing = Leased { consumer };
-            record.is_acked = false;
+            record.ack = Ack::None;
         }
         faults
     }
@@ -320,7 +344,7 @@ impl Known {
             (true, false, false) => Settled { is_durable: false },
             (true, false, true) => Provisional,
         };
-        record.is_acked = is_answered;
+        record.ack = if is_answered { Ack::Answered } else { Ack::Sent };
         for (_, record) in self.lane(id) {
             match record.standing {
                 Provisional => record.standing = Settled { is_durable: false },
@@ -386,7 +410,8 @@ impl Known {
             }
             // Passed over in its lane, or not seen again since it failed for the last time.
             Some(record)
-                if matches!(record.standing, Unsure | Settled { .. }) && !record.is_acked =>
+                if matches!(record.standing, Unsure | Settled { .. })
+                    && record.ack != Ack::Answered =>
             {
                 record.standing = Settled { is_durable: true };
                 None
@@ -400,184 +425,11 @@ impl Known {
         match record.standing {
             Waiting | Leased { .. } | Provisional => true,
             // Given up it becomes a letter, or comes again where a crash took a failure back.
-            Unsure => is_given_up && !self.letters.contains_key(&id),
+            Unsure => is_given_up && record.ack == Ack::None && !self.letters.contains_key(&id),
             Settled { .. } => false,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{dead_letters_to, settings, topic_name};
-
-    /// A subscription `s` with 1, 2, 3 published, all of one key.
-    fn world(change: impl FnOnce(&mut Subscription)) -> PullChecker {
-        let mut settings = settings(&topic_name("orders"), "sub");
-        change(&mut settings);
-        let mut checker = PullChecker::default();
-        checker.add("s", &settings, None);
-        for id in 1..=3 {
-            checker.publish_begins(&id.to_string(), "k", "a");
-            checker.published(&id.to_string(), id);
-        }
-        checker
-    }
-
-    fn ordered() -> PullChecker {
-        world(|settings| settings.message_ordering = true)
-    }
-
-    fn give(checker: &mut PullChecker, id: u64, consumer: u64) {
-        let seen = Seen { id, text: id.to_string(), key: "k".to_owned(), original: None };
-        checker.given("s", consumer, &seen);
-    }
-
-    fn ack(checker: &mut PullChecker, id: u64) {
-        checker.acked("s", id, Ok(()));
-    }
-
-    fn promises(checker: &PullChecker) -> Vec<&str> {
-        checker.faults.iter().map(|fault| &fault[..2]).collect()
-    }
-
-    #[test]
-    fn a_sound_history_has_no_faults() {
-        let mut checker = ordered();
-        for id in 1..=3 {
-            give(&mut checker, id, 7);
-        }
-        ack(&mut checker, 2);
-        assert_eq!(checker.failed("s", 1), [3]);
-        for id in 1..=3 {
-            give(&mut checker, id, 8);
-            ack(&mut checker, id);
-        }
-        assert_eq!((promises(&checker), checker.owed()), (vec![], vec![]));
-    }
-
-    #[test]
-    fn what_is_passed_over_or_shared_in_a_lane_is_caught() {
-        let mut checker = ordered();
-        give(&mut checker, 2, 7);
-        assert_eq!(promises(&checker), ["O1"]);
-        let mut checker = ordered();
-        give(&mut checker, 1, 7);
-        give(&mut checker, 2, 8);
-        assert_eq!(promises(&checker), ["O1"]);
-        let mut checker = ordered();
-        give(&mut checker, 1, 7);
-        give(&mut checker, 2, 7);
-        ack(&mut checker, 2);
-        checker.cut();
-        give(&mut checker, 1, 7);
-        give(&mut checker, 3, 7);
-        assert_eq!(promises(&checker), ["O1"], "the ack of 2 was provisional");
-    }
-
-    #[test]
-    fn an_ack_that_does_not_stick_is_caught() {
-        let mut checker = ordered();
-        give(&mut checker, 1, 7);
-        ack(&mut checker, 1);
-        checker.all_durable();
-        checker.cut();
-        give(&mut checker, 1, 7);
-        assert_eq!(promises(&checker), ["A1"]);
-        // Exactly-once: without anything that came after it.
-        let mut checker = world(|settings| settings.exactly_once = true);
-        give(&mut checker, 1, 7);
-        ack(&mut checker, 1);
-        checker.cut();
-        give(&mut checker, 1, 7);
-        assert_eq!(promises(&checker), ["A1"]);
-    }
-
-    #[test]
-    fn what_was_forgotten_as_settled_may_not_come_again() {
-        let mut checker = world(|_| {});
-        for id in 1..=2 {
-            give(&mut checker, id, 7);
-            ack(&mut checker, id);
-        }
-        checker.all_durable();
-        checker.forget_settled();
-        assert_eq!(checker.owed(), [("s", 3)]);
-        give(&mut checker, 3, 7);
-        assert_eq!(promises(&checker), [""; 0]);
-        give(&mut checker, 1, 7);
-        assert_eq!(promises(&checker), ["A1"]);
-    }
-
-    #[test]
-    fn what_a_crash_may_take_back_is_no_fault_and_is_then_known() {
-        let mut checker = ordered();
-        give(&mut checker, 1, 7);
-        ack(&mut checker, 1);
-        checker.cut();
-        give(&mut checker, 2, 7);
-        assert_eq!(promises(&checker), [""; 0]);
-        checker.cut();
-        give(&mut checker, 1, 7);
-        assert_eq!(promises(&checker), ["A1"], "it was passed over: so it was settled");
-    }
-
-    #[test]
-    fn letters_that_are_early_twice_missing_or_of_acked_messages_are_caught() {
-        let policy = |settings: &mut Subscription| {
-            settings.dead_letter_policy = dead_letters_to("dead");
-        };
-        let fail = |checker: &mut PullChecker, times| {
-            for _ in 0..times {
-                give(checker, 1, 7);
-                checker.failed("s", 1);
-            }
-        };
-        let mut early = world(policy);
-        fail(&mut early, 4);
-        early.letter("s", 1, 100);
-        assert_eq!(promises(&early), ["X1"]);
-        let mut twice = world(policy);
-        fail(&mut twice, 5);
-        assert!(twice.owed().contains(&("s", 1)), "neither acked nor a letter");
-        twice.letter("s", 1, 100);
-        twice.letter("s", 1, 100);
-        assert_eq!((promises(&twice), twice.owed().len()), (vec![], 2));
-        twice.letter("s", 1, 101);
-        assert_eq!(promises(&twice), ["X1"]);
-        give(&mut twice, 1, 7);
-        assert_eq!(promises(&twice), ["X1", "A1"]);
-        let mut acked = world(policy);
-        fail(&mut acked, 5);
-        give(&mut acked, 1, 7);
-        ack(&mut acked, 1);
-        acked.letter("s", 1, 100);
-        assert_eq!(promises(&acked), ["X1"]);
-    }
-
-    #[test]
-    fn what_a_filter_keeps_out_and_what_nobody_published_is_caught() {
-        let mut checker = world(|_| {});
-        checker.add("b", &settings(&topic_name("orders"), "other"), Some("b"));
-        checker.given("b", 7, &Seen { id: 1, text: "1".into(), key: "k".into(), original: None });
-        checker.given("s", 7, &Seen { id: 9, text: "9".into(), key: "k".into(), original: None });
-        assert_eq!(promises(&checker), ["F1", "D2", "F1"]);
-    }
-
-    #[test]
-    fn a_seek_that_was_not_answered_leaves_open_what_it_would_change() {
-        let mut checker = world(|settings| settings.exactly_once = true);
-        give(&mut checker, 1, 7);
-        ack(&mut checker, 1);
-        let then = checker.snapshot("s");
-        give(&mut checker, 2, 7);
-        ack(&mut checker, 2);
-        checker.sought("s", &then, Err(()));
-        give(&mut checker, 2, 7);
-        assert_eq!(promises(&checker), [""; 0]);
-        checker.sought("s", &then, Ok(()));
-        assert_eq!(checker.owed(), [("s", 2), ("s", 3)]);
-        give(&mut checker, 1, 7);
-        assert_eq!(promises(&checker), ["A1"]);
-    }
-}
+mod tests;

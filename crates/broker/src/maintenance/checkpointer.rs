@@ -112,12 +112,15 @@ async fn checkpoint(broker: &Broker) -> Result<()> {
     Ok(())
 }
 
+/// Progress by the ids under which it is kept.
+type Captured = Vec<(SubscriptionId, Progress)>;
+
 /// What one checkpoint is to save. Unless it is saved it is put back where it was, also when the
 /// checkpoint is broken off half way: the next one moves the position past its frames.
 struct Taken<'a> {
     runtime: &'a Runtime,
     subscriptions: Vec<(Arc<Subscription>, Progress)>,
-    desks: Vec<(Arc<Desk>, Vec<(SubscriptionId, Progress)>)>,
+    desks: Vec<(Arc<Desk>, Captured)>,
     forgotten: Vec<SubscriptionId>,
     is_saved: bool,
 }
@@ -135,7 +138,7 @@ impl<'a> Taken<'a> {
         Self { runtime, subscriptions, desks, forgotten, is_saved: false }
     }
 
-    fn progress(&self) -> Vec<(SubscriptionId, Progress)> {
+    fn progress(&self) -> Captured {
         let states = self.subscriptions.iter().map(|(one, state)| (one.id(), state.clone()));
         states.chain(self.desks.iter().flat_map(|(_, marks)| marks.iter().cloned())).collect()
     }

@@ -108,11 +108,14 @@ mod tests {
     #[test]
     fn what_the_topic_keeps_comes_back() {
         let kept = Kept { by_topic: Some(Offset(8)), ..Kept::default() };
-        let all: Vec<u64> = (8..20).collect();
-        assert_eq!(unacked(&kept.sought(&current(), Offset(0))), all);
-        assert_eq!(unacked(&kept.sought(&current(), Offset(12))), all[4..]);
+        let from = |first: u64| (first..20).collect::<Vec<_>>();
+        assert_eq!(unacked(&kept.sought(&current(), Offset(0))), from(8));
+        assert_eq!(unacked(&kept.sought(&current(), Offset(12))), from(12));
         let kept = Kept { by_topic: Some(Offset(13)), ..Kept::default() };
-        assert_eq!(unacked(&kept.sought(&current(), Offset(9)))[..4], [10, 11, 13, 14]);
+        assert_eq!(
+            unacked(&kept.sought(&current(), Offset(9))),
+            [10, 11, 13, 14, 15, 16, 17, 18, 19]
+        );
     }
 
     #[test]
@@ -122,7 +125,7 @@ mod tests {
         let own = OwnAcked { from: Offset(5), gone: Some(&gone) };
         let kept = Kept { by_itself: Some(own), ..Kept::default() };
         let back = unacked(&kept.sought(&current(), Offset(0)));
-        assert_eq!(back[..6], [7, 8, 9, 10, 11, 13]);
+        assert_eq!(back, [7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19]);
         let own = OwnAcked { from: Offset(5), gone: None };
         let kept = Kept { by_itself: Some(own), ..Kept::default() };
         assert_eq!(unacked(&kept.sought(&current(), Offset(0))), (5..20).collect::<Vec<_>>());
@@ -136,7 +139,7 @@ mod tests {
         let snapshots = [&two, &one];
         let kept = Kept { by_snapshots: &snapshots, ..Kept::default() };
         let back = unacked(&kept.sought(&current(), Offset(0)));
-        assert_eq!(back[..3], [3, 9, 10]);
-        assert!(back.contains(&12) && back.contains(&15));
+        let kept: Vec<u64> = [3].into_iter().chain(9..20).collect();
+        assert_eq!(back, kept);
     }
 }

@@ -34,7 +34,10 @@ pub(crate) struct SpyLog {
     held: Mutex<Vec<oneshot::Sender<Result<Position>>>>,
 }
 
-type Between = (Box<dyn Fn(&Commit) -> bool + Send>, Box<dyn FnOnce(&SpyLog) + Send>);
+/// Which commit, and what then.
+type Between = (Box<dyn Fn(&Commit) -> bool + Send>, Act);
+
+type Act = Box<dyn FnOnce(&SpyLog) + Send>;
 
 /// Tells the latest listener, that of the broker opened last.
 #[derive(Default)]
@@ -100,7 +103,7 @@ impl SpyLog {
         *self.between.lock() = Some((Box::new(is_meant), Box::new(between)));
     }
 
-    fn take_between(&self, commit: &Commit) -> Option<Box<dyn FnOnce(&Self) + Send>> {
+    fn take_between(&self, commit: &Commit) -> Option<Act> {
         let mut between = self.between.lock();
         between.take_if(|(is_meant, _)| is_meant(commit)).map(|(_, between)| between)
     }

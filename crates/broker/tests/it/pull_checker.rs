@@ -44,6 +44,8 @@ struct Record {
     failures: u32,
     /// An ack was sent, or even answered, and it has not come since.
     ack: Ack,
+    /// Its publish was answered.
+    is_answered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +160,7 @@ impl PullChecker {
             if id > known.over_to && known.kind.as_ref().is_none_or(|wanted| *wanted == kind) {
                 let is_sure = is_answered || !known.was_sought;
                 let standing = if is_sure { Waiting } else { Unsure };
-                let record = || Record { standing, ..Record::waiting(&key) };
+                let record = || Record { standing, is_answered, ..Record::waiting(&key) };
                 known.records.entry(id).or_insert_with(record);
             }
         }
@@ -274,6 +276,8 @@ impl PullChecker {
             let then = match snapshot.get(id) {
                 Some(Settled { .. }) => Settled { is_durable: true },
                 Some(Unsure) => Unsure,
+                // It was there unknown, perhaps, and perhaps settled.
+                None if !record.is_answered => Unsure,
                 Some(Waiting | Leased { .. } | Provisional) | None => Waiting,
             };
             let now = match record.standing {
@@ -287,7 +291,13 @@ impl PullChecker {
 
 impl Record {
     fn waiting(key: &str) -> Self {
-        Self { key: key.to_owned(), standing: Waiting, failures: 0, ack: Ack::None }
+        Self {
+            key: key.to_owned(),
+            standing: Waiting,
+            failures: 0,
+            ack: Ack::None,
+            is_answered: true,
+        }
     }
 }
 

@@ -288,7 +288,11 @@ const LOCAL: [&str; 6] = ["serve", "receive", "materialize", "verify", "config",
 /// The whole command line. Those who ask no server do not show the flags that say which, but know
 /// them, so that they can say that they mean nothing there.
 fn command() -> clap::Command {
-    LOCAL.iter().fold(Cli::command(), |command, name| command.mut_subcommand(name, hide_at))
+    // All at once: one changed by its name would move to the end of the list.
+    Cli::command().mut_subcommands(|command| match LOCAL.contains(&command.get_name()) {
+        true => hide_at(command),
+        false => command,
+    })
 }
 
 fn hide_at(command: clap::Command) -> clap::Command {

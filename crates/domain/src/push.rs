@@ -103,7 +103,7 @@ impl Endpoint {
             }
             None => return bad("begins with neither http:// nor https://".to_owned()),
         }
-        if uri.host().is_none_or(str::is_empty) {
+        if uri.host().is_none_or(|host| host.trim_matches(['[', ']']).is_empty()) {
             return bad("names no host".to_owned());
         }
         let port = uri.authority().and_then(port_text);
@@ -341,6 +341,7 @@ mod tests {
             "ftp://example.com/",
             "http://",
             "http:///x",
+            "http://[]/",
             "http://h:0/",
             "http://h:65536/",
             "http://h:x/",

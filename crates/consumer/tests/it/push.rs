@@ -80,7 +80,8 @@ impl Endpoint {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        let mut request = Request::builder().method(verb).uri(path).header(header::HOST, "test");
+        let mut request =
+            Request::builder().method(verb).uri(path).header(header::HOST, "localhost");
         request.headers_mut().unwrap().extend(headers);
         let answered = async {
             let answer = sender.send_request(request.body(Full::new(body)).unwrap()).await.unwrap();
@@ -231,7 +232,7 @@ async fn sign(rig: &Rig) {
     let request = Request::builder()
         .method("PATCH")
         .uri(format!("/v1/{SUBSCRIPTION}"))
-        .header(header::HOST, "test")
+        .header(header::HOST, "localhost")
         .body(Full::new(Bytes::from(update.to_string())))
         .unwrap();
     tokio::select! {

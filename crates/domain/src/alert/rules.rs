@@ -332,7 +332,7 @@ pub static RULES: [Rule; 11] = [
              expiry then go on by themselves.",
             "Left alone, a clock that runs steadily for a day is believed.",
         ],
-        levels: &[warning(Measure::ClockAhead, 0, 0)],
+        levels: &[warning(Measure::ClockAhead, 0, 1)],
     },
     Rule {
         name: RuleName::LogNotTrimmed,

@@ -129,7 +129,7 @@ impl Broker {
             code: "clock_jumped",
             resource: None,
             problem: format!(
-                "the clock is {} s ahead of the time that passed",
+                "retention and expiry are suspended: the clock is {} s ahead of the time that passed",
                 jump.ahead.as_secs()
             ),
             remedy: "no message is too old and nothing expires until the time is confirmed: set \

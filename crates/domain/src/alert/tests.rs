@@ -332,6 +332,9 @@ fn every_rule_and_level_of_the_table_is_sound() {
         for level in rule.levels {
             assert_eq!(rule.level(level.part), Some(level), "{} twice", level.part.as_str());
             assert_eq!(rule.parse_part("f", level.part.as_str()), Ok(level.part));
+            if level.time.is_zero() {
+                continue; // Of the server itself, at once: no subscription sets it so.
+            }
             let same = Adjusted::To {
                 time: Some(level.time),
                 above: (!level.measure.is_time()).then_some(level.above),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from push import Pushing, dead_letter, retry
+from push import dead_letter, retry
 from test_push_guard import attempt_to, pushing
 from test_push_token import EMAIL, TOKEN
 from waiting import until
@@ -121,19 +121,19 @@ def test_a_refused_endpoint_is_warned_of_when_it_is_given(tmp_path):
         assert not silent.get("warnings"), silent
 
 
-def test_what_was_changed_by_hand_is_on_record_with_who_asked(own_server, receiver):
-    push = Pushing(own_server, receiver)
-    try:
+def test_what_was_changed_by_hand_is_on_record_with_who_asked(tmp_path):
+    env = {"POSTRIDER_STORAGE_BACKUP_DIR": str(tmp_path / "backups")}
+    with pushing(tmp_path, env=env) as push:
         topic = push.clients.topic()
         made = push.create(topic, postrider={"signing": {}})
         name = made["name"]
-        push.modify(name, pushEndpoint=receiver.url("/other?key=hush"))
+        push.modify(name, pushEndpoint=push.receiver.url("/other?key=hush"))
         rotated = push.rest.ok("POST", f"/v1/{name}:rotateSecret", {})
         push.rest.ok("PUT", "/v1/backups/before", {})
         push.rest.ok("DELETE", f"/v1/{name}")
         push.made.clear()
         push.rest.ok("DELETE", f"/v1/{topic}")
-        text = (own_server.data / "audit.jsonl").read_text()
+        text = (push.server.data / "audit.jsonl").read_text()
         acts = [json.loads(line) for line in text.splitlines()]
         told = [(one["act"], one.get("subscription") or one.get("topic") or one.get("backup"))
                 for one in acts]
@@ -142,8 +142,6 @@ def test_what_was_changed_by_hand_is_on_record_with_who_asked(own_server, receiv
             ("backup", "backups/before"), ("delete", name), ("delete", topic),
         ]
         assert all(one["peer"].startswith("127.0.0.1:") for one in acts), acts
-        assert acts[1]["details"].endswith(f"-> {receiver.url('/other')}"), acts[1]
+        assert acts[1]["details"].endswith(f"-> {push.receiver.url('/other')}"), acts[1]
         secrets = (made["postrider"]["signing"]["secret"], rotated["secret"], "hush")
         assert not any(secret in text for secret in secrets)
-    finally:
-        push.close()

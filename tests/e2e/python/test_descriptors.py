@@ -152,10 +152,10 @@ def test_without_a_free_descriptor_accepting_and_pushing_wait(tmp_path):
         line.ok("PUT", f"/v1/{name}", body)
         line.publish(topic, "warm")
         push.receiver.wait(1, "/hooks")
-        # The connection that is kept goes too: the next push needs a new one.
+        until(lambda: line.ok("GET", f"/v1/{name}/attempts").get("attempts"))
+        # Answered and settled; now the connection that is kept goes: the next push needs a new one.
         push.receiver.unplug()
         push.receiver.listen()
-        until(lambda: line.ok("GET", f"/v1/{name}/attempts").get("attempts"))
         pid = server.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         # The lowest numbers are all taken by what stays open.

@@ -168,6 +168,8 @@ fn watch_signals(before: Option<Termios>) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { Signals::new() })?;
     std::thread::spawn(move || {
         runtime.block_on(signals.next());
+        // Held until the end, so that nothing is drawn on the terminal that was given back.
+        let _alone = io::stdout().lock();
         restore(before.as_ref());
         std::process::exit(0);
     });

@@ -170,7 +170,6 @@ fn machine() -> Vec<Panel> {
         now("Topics", &table::TOPICS),
         now("Subscriptions", &table::SUBSCRIPTIONS),
         now("Time to open the store", &table::RECOVERY_TIME),
-        now("Log not emptied for", &table::LOG_STUCK),
     ]
 }
 
@@ -251,8 +250,9 @@ fn the_dashboard_is_made_from_the_table() {
 
 /// What is of use once, in a table, rather than over time; and what is nothing as long as all is
 /// well, and has an alert.
-const NOT_SHOWN: [&str; 5] = [
+const NOT_SHOWN: [&str; 6] = [
     "postrider_clock_ahead_seconds",
+    "postrider_log_stuck_seconds",
     "postrider_build_info",
     "postrider_start_time_seconds",
     "postrider_recovered_messages",

@@ -46,7 +46,7 @@ cargo xtask <command>
                         must stay as they are
   power [--rounds N]    power cuts of the built program under load (500)
 
-Stages of `test`: setup build unit doc descriptors python node examples kill power bench
+Stages of `test`: setup build unit descriptors python node examples kill power bench
 ";
 
 fn main() -> ExitCode {

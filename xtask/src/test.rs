@@ -21,11 +21,10 @@ const KILL_PROGRAMS: [&str; 3] = ["rounds.py", "pull_rounds.py", "push_rounds.py
 type Stage = (&'static str, fn() -> Result<Count>);
 
 /// In this order. What later stages stand on comes first.
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 10] = [
     ("setup", || setup::run_all().map(|()| Count::ONE)),
     ("build", build),
     ("unit", unit),
-    ("doc", documentation),
     ("descriptors", descriptors),
     ("python", python),
     ("node", node),
@@ -166,11 +165,6 @@ fn unit() -> Result<Count> {
         return counted(&mut cargo(&words), Format::Nextest);
     }
     let words = ["test", "--workspace", "--all-targets", "--no-fail-fast", "--quiet"];
-    counted(&mut cargo(&words), Format::CargoTest)
-}
-
-fn documentation() -> Result<Count> {
-    let words = ["test", "--workspace", "--doc", "--no-fail-fast", "--quiet"];
     counted(&mut cargo(&words), Format::CargoTest)
 }
 

@@ -1,5 +1,5 @@
-//! A connection's bytes: those read to find out the protocol are read again, and a peer that
-//! stops reading is noticed.
+//! A connection's bytes: those read to find out the protocol are read again, a peer that stops
+//! reading is noticed, and one that still sends when it has its answer gets to read it.
 
 use std::io;
 use std::pin::Pin;
@@ -13,6 +13,13 @@ use tokio::time::Sleep;
 
 /// What every HTTP/2 connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long a client that has its answer may go on sending. Were the connection closed before, the
+/// system would tell it so, and it might never read why it was refused.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+
+/// How much it may send then.
+const LINGER_BYTES_MAX: usize = 32 << 20;
 
 /// The protocol a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +52,7 @@ pub(super) async fn detect(
         if let Some(timeout) = write_timeout {
             end_if_gone(&tcp, timeout);
         }
-        return Ok(Some((version, Stream { tcp, seen, write_timeout, stalled: None })));
+        return Ok(Some((version, Stream { tcp, seen, write_timeout, stalled: None, lingering: None })));
     }
 }
 
@@ -65,6 +72,13 @@ pub(super) struct Stream {
     write_timeout: Option<Duration>,
     /// Runs while the peer takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    lingering: Option<Lingering>,
+}
+
+/// The answer is sent, and the client still sends what nobody wants.
+struct Lingering {
+    end: Pin<Box<Sleep>>,
+    bytes: usize,
 }
 
 struct Seen {
@@ -93,6 +107,31 @@ impl Stream {
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Throws away what comes, until the client ends or has had its time. Without anything on its
+    /// way there is nothing to wait for.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut scratch = [0; 16 << 10];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.tcp).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => break,
+            }
+            let end = || Box::pin(tokio::time::sleep(LINGER_MAX));
+            let lingering =
+                self.lingering.get_or_insert_with(|| Lingering { end: end(), bytes: 0 });
+            lingering.bytes += buffer.filled().len();
+            if lingering.bytes > LINGER_BYTES_MAX {
+                return Poll::Ready(());
+            }
+        }
+        match &mut self.lingering {
+            Some(lingering) => lingering.end.as_mut().poll(context),
+            None => Poll::Ready(()),
+        }
     }
 }
 
@@ -142,6 +181,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(context)
+        ready!(Pin::new(&mut self.tcp).poll_shutdown(context))?;
+        self.poll_linger(context).map(Ok)
     }
 }

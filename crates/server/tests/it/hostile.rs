@@ -77,6 +77,21 @@ async fn a_stalled_body_is_answered_before_it_is_cut_off() {
 }
 
 #[tokio::test]
+async fn one_that_is_refused_while_it_sends_gets_to_read_why() {
+    let rig = Rig::start("memory").await;
+    let mut stream = TcpStream::connect(rig.address).await.unwrap();
+    let head = "POST /v1/projects/p/topics/orders:publish HTTP/1.1\r\nhost: elsewhere.example\r\n\
+                content-length: 8388608\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // More than fits into the buffers of both sides, and read by nobody.
+    stream.write_all(&vec![b' '; 8 << 20]).await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 403"), "{said}");
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_body_that_drips_must_end_some_day() {
     let drips = "[limits]\nbody_timeout = \"60s\"\nbody_deadline = \"300ms\"\n";
     let rig = Rig::with("memory", drips).await;

@@ -253,6 +253,7 @@ fn the_dashboard_is_made_from_the_table() {
 const NOT_SHOWN: [&str; 6] = [
     "postrider_clock_ahead_seconds",
     "postrider_log_stuck_seconds",
+    "postrider_unread_connections_ended",
     "postrider_build_info",
     "postrider_start_time_seconds",
     "postrider_recovered_messages",

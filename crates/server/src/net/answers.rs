@@ -9,9 +9,10 @@
 //! Who finds no room waits; what a client reads makes room for the next. A client that does not
 //! read would make none, so that its connection is ended once others have waited for a while.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -24,7 +25,10 @@ use super::admission::Connections;
 
 /// How often it is looked for connections that do not read. What was there at one look, and still
 /// is at the one after the next, has been there for this long at least.
-const SWEEP: Duration = Duration::from_secs(3);
+const SWEEP: Duration = Duration::from_secs(2);
+
+/// What each that waits shall find at least when connections are ended.
+const WAITING_BYTES: usize = 256 << 10;
 
 /// What a part of an answer takes besides its bytes, about: places in the lists of the transport.
 const PART_BYTES: usize = 256;
@@ -75,12 +79,13 @@ struct Queue {
     has_waited: bool,
 }
 
-/// A place in the queue. Clients that are known to read go before others, and those who hold
-/// little before those who hold much: who opens many streams that he does not read stands last.
+/// A place in the queue. Clients that have read much go before others, and those who hold little
+/// before those who hold much: who opens many streams that he does not read stands last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_long: bool,
-    is_unknown: bool,
+    /// Twice as much is one more.
+    read: Reverse<u32>,
     held: usize,
     ticket: u64,
 }
@@ -107,7 +112,7 @@ impl Answers {
             answers: Arc::clone(self),
             number,
             by_age: Default::default(),
-            has_read: AtomicBool::new(false),
+            read: AtomicUsize::new(0),
             ending: Notify::new(),
         });
         self.outlets.lock().insert(number, Arc::downgrade(&outlet));
@@ -178,8 +183,9 @@ impl Answers {
         // Dropped with no lock held: the last holder of one takes it off the list.
         let outlets: Vec<_> = self.outlets.lock().values().filter_map(Weak::upgrade).collect();
         let held = outlets.iter().map(|outlet| outlet.held_since(age)).collect::<Vec<_>>();
-        let bytes = self.bytes.load(Relaxed);
-        let chosen = choose(&held, bytes.saturating_sub(self.bytes_max / 2));
+        let more = self.waiting.load(Relaxed).saturating_mul(WAITING_BYTES);
+        let taken = self.bytes.load(Relaxed).saturating_sub(self.bytes_max / 2);
+        let chosen = choose(&held, taken.saturating_add(more));
         if !chosen.is_empty() {
             let unread: usize = chosen.iter().filter_map(|index| held.get(*index)).sum();
             tracing::warn!(
@@ -201,7 +207,7 @@ impl Answers {
 /// that hold most.
 fn choose(held: &[usize], wanted: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..held.len()).filter(|index| held.get(*index) > Some(&0)).collect();
-    all.sort_by_key(|index| std::cmp::Reverse(held.get(*index)));
+    all.sort_by_key(|index| Reverse(held.get(*index)));
     let mut found = 0;
     all.into_iter()
         .take_while(|index| {
@@ -218,8 +224,8 @@ pub(crate) struct Outlet {
     number: u64,
     /// Bytes that wait, by the sweep before which they were made.
     by_age: [AtomicUsize; AGES],
-    /// Whether the client has ever read all that there was.
-    has_read: AtomicBool,
+    /// Bytes that the client has read.
+    read: AtomicUsize,
     ending: Notify,
 }
 
@@ -255,9 +261,7 @@ impl Outlet {
         if let Some(held) = self.by_age.get(age) {
             held.fetch_sub(bytes, Relaxed);
         }
-        if !self.has_read.load(Relaxed) && self.held() == 0 {
-            self.has_read.store(true, Relaxed);
-        }
+        self.read.fetch_add(bytes, Relaxed);
         self.answers.bytes.fetch_sub(bytes, SeqCst);
         self.answers.wake_next();
     }
@@ -278,8 +282,8 @@ impl Outlet {
             queue.tickets += 1;
             queue.tickets
         };
-        let is_unknown = !self.has_read.load(Relaxed);
-        Rank { is_long: kind.is_long(), is_unknown, held: self.held(), ticket }
+        let read = Reverse(usize::BITS - self.read.load(Relaxed).leading_zeros());
+        Rank { is_long: kind.is_long(), read, held: self.held(), ticket }
     }
 }
 

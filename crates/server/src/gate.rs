@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 
 use crate::grpc::{self, Grpc};
 use crate::live_api::{self, LiveApi};
-use crate::net::{Charge, Exhausted, Front, Share};
+use crate::net::{Answered, Charge, Exhausted, Front, Kind, Outlet, Room, Share};
 use crate::rest::{self, Rest};
 use crate::status::Refusal;
 
@@ -33,9 +33,26 @@ pub(crate) struct Gate {
 }
 
 impl Front for Gate {
-    type Answer = Answer;
+    type Answer = Answering;
 
-    fn answer(&self, request: Request<Incoming>, share: &Arc<Share>) -> Answer {
+    fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        share: &Arc<Share>,
+        outlet: &Arc<Outlet>,
+    ) -> Answering {
+        let kind = kind(request.uri().path());
+        if kind == Kind::Stream {
+            // What a stream has still to say counts before it is made.
+            request.extensions_mut().insert(Arc::clone(outlet));
+        }
+        let answer = self.make(request, share);
+        Answering { answer, room: outlet.room(kind) }
+    }
+}
+
+impl Gate {
+    fn make(&self, request: Request<Incoming>, share: &Arc<Share>) -> Answer {
         let caller = match self.hosts.check(&head(&request)) {
             Ok(caller) => caller,
             Err(refused) => return refuse(&request, refused.into()),
@@ -94,20 +111,49 @@ impl Answer {
     pub(crate) fn ready(response: Response<Body>) -> Self {
         Self::new(Box::pin(std::future::ready(Ok(response))), None)
     }
-}
 
-impl Future for Answer {
-    type Output = Result<Response<Body>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let making = this.making.as_mut();
-        let Ok(response) = ready!(match &mut this.charge {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Response<Body>> {
+        let making = self.making.as_mut();
+        let Ok(response) = ready!(match &mut self.charge {
             Some(charge) => charge.work(|| making.poll(context)),
             None => making.poll(context),
         });
-        let response = live_api::keep_while_open(response, &mut this.charge);
-        Poll::Ready(Ok(grpc::finish(response)))
+        let response = live_api::keep_while_open(response, &mut self.charge);
+        Poll::Ready(grpc::finish(response))
+    }
+}
+
+/// An answer that is made when there is room for it.
+pub(crate) struct Answering {
+    answer: Answer,
+    room: Room,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Answered>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { answer, room } = &mut *self;
+        let kind = room.kind();
+        room.work(context, |context, outlet| {
+            let response = ready!(answer.poll(context));
+            let room = outlet.room(kind);
+            Poll::Ready(Ok(response.map(|body| Answered::begin(body, room, context))))
+        })
+    }
+}
+
+/// What the answer to a request for a path may hold.
+fn kind(path: &str) -> Kind {
+    const STREAMS: [&str; 3] = ["/StreamingPull", "/postrider.live.v1.Live/Stream", "/stream"];
+    const MESSAGES: [&str; 4] = ["/Pull", ":pull", "/messages", "/deadLetters"];
+    let is_one_of = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
+    if is_one_of(&STREAMS) {
+        Kind::Stream
+    } else if is_one_of(&MESSAGES) {
+        Kind::Messages
+    } else {
+        Kind::Brief
     }
 }
 

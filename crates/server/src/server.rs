@@ -123,7 +123,7 @@ impl Server {
         let api = Api::new(Arc::clone(&broker), Arc::clone(&clock), config.limits.pull_wait)
             .with_about(about(config, started, clock.wall(), (connections.clone(), descriptors)))
             .with_backups(closer.copier().map(|copier| backups(config, copier)));
-        let metrics = metrics(config, &api, clock, started);
+        let metrics = metrics(config, &api, clock, (started, connections.clone()));
         let pace = config.limits.pace();
         let url = config.server.url(port.address);
         let gate = Gate {
@@ -226,7 +226,12 @@ fn about(
 }
 
 /// The metrics of a server that has started so.
-fn metrics(config: &Config, api: &Api, clock: Arc<dyn Clock>, started: Started) -> Arc<Metrics> {
+fn metrics(
+    config: &Config,
+    api: &Api,
+    clock: Arc<dyn Clock>,
+    (started, connections): (Started, Connections),
+) -> Arc<Metrics> {
     let facts = Facts {
         started_at: clock.wall(),
         recovery: started.opening,
@@ -237,7 +242,7 @@ fn metrics(config: &Config, api: &Api, clock: Arc<dyn Clock>, started: Started) 
     let (broker, streams) = (Arc::clone(api.broker()), Arc::clone(api.open_streams()));
     let watched = Arc::clone(&broker);
     let is_pinned = Box::new(move |name: &SubscriptionName| watched.has_alert(name));
-    Arc::new(Metrics::new(broker, clock, streams, facts, is_pinned))
+    Arc::new(Metrics::new(broker, clock, (streams, connections), facts, is_pinned))
 }
 
 /// What the settings say about the broker of a server that listens on `address`.

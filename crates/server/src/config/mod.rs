@@ -221,6 +221,12 @@ pub struct Limits {
     /// The same for one connection.
     #[serde(deserialize_with = "units::bytes")]
     pub body_memory_per_connection: u64,
+    /// Answers that wait for their clients to read them, all together.
+    #[serde(deserialize_with = "units::bytes")]
+    pub answer_memory: u64,
+    /// Bytes that HTTP/2 clients may send before anybody reads them, beyond 64 KiB each.
+    #[serde(deserialize_with = "units::bytes")]
+    pub receive_memory: u64,
     /// Until a body must have come, whole.
     #[serde(deserialize_with = "units::duration")]
     pub body_deadline: Duration,
@@ -418,6 +424,7 @@ impl Limits {
         bytes_at_least("limits.body_memory", self.body_memory, BODY_MEMORY_MIN)?;
         let per_connection = self.body_memory_per_connection;
         bytes_at_least("limits.body_memory_per_connection", per_connection, BODY_MEMORY_MIN)?;
+        bytes_at_least("limits.answer_memory", self.answer_memory, ANSWER_MEMORY_MIN)?;
         for (key, time) in [
             ("limits.body_deadline", self.body_deadline),
             ("limits.first_byte_timeout", self.first_byte_timeout),
@@ -434,6 +441,9 @@ impl Limits {
 
 /// The largest request, and what is built of it.
 const BODY_MEMORY_MIN: u64 = 32 * MIB;
+
+/// The largest answer.
+const ANSWER_MEMORY_MIN: u64 = 16 * MIB;
 
 /// The key at fault and what is wrong with it.
 type Checked = Result<(), (&'static str, String)>;

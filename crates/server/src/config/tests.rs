@@ -37,7 +37,7 @@ fn the_built_in_file_is_complete_and_valid() {
     assert_eq!(config.storage.wal_max, 1 << 30);
     assert_eq!(config.storage.tail_memory, 32 << 20);
     assert_eq!(config.dead_letter.retention, Duration::from_secs(14 * 86_400));
-    assert_eq!(config.limits.connections_max, 3_000);
+    assert_eq!(config.limits.connections_max, 1_000);
     assert_eq!(config.metrics.subscriptions_max, 500);
     assert_eq!((config.log.service.as_str(), config.log.env.as_str()), ("postrider", ""));
     assert_eq!(config.log.failures_per_second, 100);

@@ -6,13 +6,11 @@
 mod convert;
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::time::Duration;
 
 use broker::{LiveStart, LiveStream};
 use domain::live::Refusal as LiveRefusal;
 use domain::{Invalid, Offset, TopicName};
-use futures::Stream;
 use futures::stream::unfold;
 use tonic::{Request, Response, Status, Streaming};
 use wire::live::live_server::Live;
@@ -22,6 +20,7 @@ use wire::live::{
 };
 
 use super::Service;
+use super::framed::{Framed, Nothing};
 use crate::api::{Api, LIVE_BATCH_MAX, LIVE_TURN};
 use crate::status::Refusal;
 
@@ -29,7 +28,7 @@ type Result<T, E = Status> = std::result::Result<T, E>;
 
 #[tonic::async_trait]
 impl Live for Service {
-    type StreamStream = Pin<Box<dyn Stream<Item = Result<Frame>> + Send>>;
+    type StreamStream = Nothing<Frame>;
 
     async fn stream(
         &self,
@@ -43,7 +42,7 @@ impl Live for Service {
                 Err(status) => Some((Err(status), None)),
             }
         });
-        Ok(Response::new(Box::pin(frames)))
+        Ok(Framed::attach(Box::pin(frames)))
     }
 
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Results>> {

@@ -1,6 +1,7 @@
 //! gRPC: which service a call is for, and what is special about the transport.
 
 mod called;
+mod framed;
 mod live;
 mod publisher;
 mod schemas;
@@ -25,6 +26,7 @@ use wire::pubsub::publisher_server::PublisherServer;
 use wire::pubsub::subscriber_server::SubscriberServer;
 
 use called::Called;
+use framed::Framed;
 use warnings::Warnings;
 
 use crate::api::Api;
@@ -139,7 +141,7 @@ fn describe() -> tonic_reflection::server::Builder<'static> {
 
 /// What is said about every answer before it is sent.
 pub(crate) fn finish(response: Response<Body>) -> Response<Body> {
-    Warnings::send(as_google_says(response))
+    Warnings::send(Framed::put(as_google_says(response)))
 }
 
 /// The transport calls a request that is too long out of range; Google calls it invalid.

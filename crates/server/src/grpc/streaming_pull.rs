@@ -29,7 +29,7 @@ use futures::Stream;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
-use tonic::{Status, Streaming};
+use tonic::{Request, Status, Streaming};
 use wire::pubsub::streaming_pull_response::SubscriptionProperties;
 use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
@@ -37,14 +37,18 @@ use inbound::{Confirmation, Inbound};
 
 use crate::api::Api;
 use crate::convert;
+use crate::net::{Kind, Outlet};
 use crate::status::{Refusal, Result};
 
 /// Opens a stream once its first request has come and is in order.
 pub(super) async fn open(
     api: &Api,
-    mut requests: Streaming<StreamingPullRequest>,
+    mut request: Request<Streaming<StreamingPullRequest>>,
     first_request_timeout: Duration,
 ) -> Result<Outbound, Status> {
+    let outlet = request.extensions_mut().remove::<Arc<Outlet>>();
+    let outlet = outlet.ok_or_else(|| Status::internal("the stream has no connection"))?;
+    let mut requests = request.into_inner();
     let first = tokio::time::timeout(first_request_timeout, requests.message()).await;
     let first = match first {
         Ok(first) => first?.ok_or_else(|| Status::invalid_argument("the stream has no request"))?,
@@ -52,7 +56,8 @@ pub(super) async fn open(
     };
     let (subscription, consumer) = open_consumer(api, &first)?;
     let shared = Arc::new(Shared::default());
-    let mut inbound = Inbound::new(requests, Arc::clone(&subscription), Arc::clone(&shared));
+    let room = outlet.room(Kind::Stream);
+    let mut inbound = Inbound::new(requests, Arc::clone(&subscription), Arc::clone(&shared), room);
     inbound.begin(first).await?;
     let inbound = broker::spawn::named("streaming pull", inbound.run());
     let open = Open::count(api.open_streams());

@@ -8,11 +8,13 @@ use wire::pubsub::{
     GetSnapshotRequest, GetSubscriptionRequest, ListSnapshotsRequest, ListSnapshotsResponse,
     ListSubscriptionsRequest, ListSubscriptionsResponse, ModifyAckDeadlineRequest,
     ModifyPushConfigRequest, PullRequest, PullResponse, SeekRequest, SeekResponse, Snapshot,
-    StreamingPullRequest, Subscription, UpdateSnapshotRequest, UpdateSubscriptionRequest,
+    StreamingPullRequest, StreamingPullResponse, Subscription, UpdateSnapshotRequest,
+    UpdateSubscriptionRequest,
 };
 
 use super::Service;
-use super::streaming_pull::{self, Outbound};
+use super::framed::{Framed, Nothing};
+use super::streaming_pull;
 use super::warnings::Warnings;
 use crate::api::Warned;
 use crate::convert::{Extras, subscription_to_wire};
@@ -77,15 +79,14 @@ impl Subscriber for Service {
         Ok(Response::new(self.api.pull(request.get_ref()).await?))
     }
 
-    type StreamingPullStream = Outbound;
+    type StreamingPullStream = Nothing<StreamingPullResponse>;
 
     async fn streaming_pull(
         &self,
         request: Request<Streaming<StreamingPullRequest>>,
-    ) -> Result<Response<Outbound>, Status> {
-        let opened =
-            streaming_pull::open(&self.api, request.into_inner(), self.first_request_timeout);
-        Ok(Response::new(opened.await?))
+    ) -> Result<Response<Self::StreamingPullStream>, Status> {
+        let opened = streaming_pull::open(&self.api, request, self.first_request_timeout);
+        Ok(Framed::attach(opened.await?))
     }
 
     async fn modify_push_config(

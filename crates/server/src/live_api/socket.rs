@@ -15,19 +15,24 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::watch;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Utf8Bytes};
 use tonic::body::Body;
 
 use super::fault::Fault;
 use super::{Result, show};
-use crate::net::{Held, Phase};
+use crate::net::{Held, Kind, Phase, Room};
 
 /// Bytes of a message from a gateway, at most: it has nothing to say here.
 const INCOMING_BYTES_MAX: usize = 4 << 10;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 4 << 10;
+/// Bytes that are gathered before they are written.
+const WRITE_BYTES: usize = 16 << 10;
+/// Bytes of one part of a message. A socket keeps for ever what the longest part took.
+const PART_BYTES: usize = 16 << 10;
 /// A gateway that was not heard of for so many heartbeats is gone.
 const SILENT_HEARTBEATS_MAX: u32 = 3;
 
@@ -66,12 +71,15 @@ pub(super) fn upgrade(
     heartbeat: Duration,
     phase: watch::Receiver<Phase>,
 ) -> Response<Body> {
-    let held = request.extensions_mut().remove::<Held>();
+    // Every connection that asks for something else has one.
+    let Some(held) = request.extensions_mut().remove::<Held>() else {
+        return Fault::argument("upgrade", "the connection cannot be upgraded").response();
+    };
     let upgrading = hyper::upgrade::on(request);
     // It ends with its connection, its stream, or the server.
     drop(broker::spawn::named("live socket", async move {
         match upgrading.await {
-            Ok(upgraded) => run(upgraded, stream, heartbeat, phase).await,
+            Ok(upgraded) => run(upgraded, stream, heartbeat, &held, phase).await,
             Err(error) => tracing::debug!(%error, "connection did not become a WebSocket"),
         }
         drop(held);
@@ -91,10 +99,13 @@ async fn run(
     upgraded: Upgraded,
     stream: LiveStream,
     heartbeat: Duration,
+    held: &Held,
     phase: watch::Receiver<Phase>,
 ) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
+        .write_buffer_size(WRITE_BYTES)
+        .max_write_buffer_size(4 * WRITE_BYTES)
         .max_message_size(Some(INCOMING_BYTES_MAX))
         .max_frame_size(Some(INCOMING_BYTES_MAX));
     let io = TokioIo::new(upgraded);
@@ -102,11 +113,13 @@ async fn run(
     let mut closed = phase.clone();
     let closed = pin!(closed.wait_for(|phase| *phase == Phase::Closed));
     let talking = async {
-        let end = talk(&mut socket, stream, heartbeat, &phase).await?;
+        let mut room = held.outlet().room(Kind::Stream);
+        let end = talk(&mut socket, stream, heartbeat, &mut room, &phase).await?;
         close(&mut socket, end, heartbeat).await
     };
     tokio::select! {
         _ = closed => {}
+        () = held.outlet().ended() => {}
         ended = talking => if let Err(error) = ended {
             tracing::debug!(%error, "WebSocket ended early");
         }
@@ -118,6 +131,7 @@ async fn talk(
     socket: &mut Socket,
     mut stream: LiveStream,
     heartbeat: Duration,
+    room: &mut Room,
     phase: &watch::Receiver<Phase>,
 ) -> Result<Option<CloseFrame>, Error> {
     let mut ticks = tokio::time::interval(heartbeat);
@@ -128,7 +142,7 @@ async fn talk(
             frames = stream.next() => {
                 let Some(frames) = frames else { return Ok(Some(ended(phase))) };
                 for frame in frames {
-                    socket.feed(Message::Text(text(&frame)?)).await?;
+                    feed(socket, room, &frame).await?;
                 }
                 socket.flush().await?;
             }
@@ -151,10 +165,25 @@ async fn talk(
     }
 }
 
-fn text(frame: &LiveFrame) -> Result<Utf8Bytes, Error> {
-    let mut out = Vec::new();
-    show::put_frame(&mut out, frame);
-    Utf8Bytes::try_from(out).map_err(|error| Error::Utf8(error.to_string()))
+/// Puts a frame on its way as one message, in parts if it is long.
+async fn feed(socket: &mut Socket, room: &mut Room, frame: &LiveFrame) -> Result<(), Error> {
+    let making = room.make(|outlet| {
+        let mut out = Vec::new();
+        show::put_frame(&mut out, frame);
+        let held = outlet.take(out.len());
+        (Bytes::from(out), held)
+    });
+    let (mut rest, _held) = making.await;
+    let mut kind = Data::Text;
+    loop {
+        let part = rest.split_to(rest.len().min(PART_BYTES));
+        let part = Frame::message(part, OpCode::Data(kind), rest.is_empty());
+        socket.feed(Message::Frame(part)).await?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+        kind = Data::Continue;
+    }
 }
 
 /// What to say when the stream has ended.

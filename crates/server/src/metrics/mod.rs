@@ -24,6 +24,8 @@ use parking_lot::Mutex;
 
 pub(crate) use text::Format;
 
+use crate::net::Connections;
+
 use rows::{OTHER, Row};
 use series::{Item, Series};
 use table::Metric;
@@ -52,6 +54,7 @@ pub(crate) struct Metrics {
     facts: Facts,
     /// StreamingPull calls that are open.
     open_streams: Arc<AtomicU64>,
+    connections: Connections,
     is_pinned: Box<IsPinned>,
     subscriptions: Mutex<Series<SubscriptionId>>,
     topics: Mutex<Series<TopicName>>,
@@ -62,13 +65,13 @@ impl Metrics {
     pub(crate) fn new(
         broker: Arc<Broker>,
         clock: Arc<dyn Clock>,
-        open_streams: Arc<AtomicU64>,
+        (open_streams, connections): (Arc<AtomicU64>, Connections),
         facts: Facts,
         is_pinned: Box<IsPinned>,
     ) -> Self {
         let subscriptions = Mutex::new(Series::new(facts.own_max));
         let topics = Mutex::new(Series::new(facts.own_max));
-        Self { broker, clock, facts, open_streams, is_pinned, subscriptions, topics }
+        Self { broker, clock, facts, open_streams, connections, is_pinned, subscriptions, topics }
     }
 
     /// The whole text. What has to wait for the disk does so on a thread of its own.
@@ -216,6 +219,9 @@ impl Metrics {
             gauge(out, &table::MEMORY, bytes);
         }
         gauge(out, &table::OPEN_STREAMS, self.open_streams.load(Ordering::Relaxed));
+        out.begin(&table::ENDED_CONNECTIONS);
+        let ended = Value::Count(self.connections.ended());
+        out.sample(&table::ENDED_CONNECTIONS, &[], ended);
         let jump = self.broker.clock().clock.suspended;
         gauge(out, &table::CLOCK_AHEAD, jump.map_or(0, |jump| jump.ahead.as_secs()));
         let stuck_for = self.broker.log_stuck_for();

@@ -176,6 +176,8 @@ metrics! {
         "Memory of the process that is in use.";
     OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER,
         "StreamingPull calls that are open.";
+    ENDED_CONNECTIONS = Counter, "postrider_unread_connections_ended", "", SERVER,
+        "Connections that were ended: they did not read their answers while others waited for memory.";
     CLOCK_AHEAD = Gauge, "postrider_clock_ahead_seconds", "seconds", SERVER,
         "How far the clock is ahead while retention and expiry are suspended for it; 0 = not.";
     LOG_STUCK = Gauge, "postrider_log_stuck_seconds", "seconds", SERVER,

@@ -3,19 +3,35 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::config::Limits;
 
-/// How many connections are open, for whoever asks. Cheap to clone.
+/// What became of connections, for whoever asks. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Connections(Arc<AtomicUsize>);
+pub(crate) struct Connections(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    open: AtomicUsize,
+    ended: AtomicU64,
+}
 
 impl Connections {
+    /// How many are open.
     pub(crate) fn open(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.open.load(Ordering::Relaxed)
+    }
+
+    /// How many were ended because they did not read while others waited for memory.
+    pub(crate) fn ended(&self) -> u64 {
+        self.0.ended.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_ended(&self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -65,7 +81,7 @@ impl Admission {
             *count += 1;
         }
         open.connections += 1;
-        self.told.0.store(open.connections, Ordering::Relaxed);
+        self.told.0.open.store(open.connections, Ordering::Relaxed);
         Some(Place { admission: Arc::clone(self), address })
     }
 }
@@ -74,7 +90,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.admission.open.lock();
         open.connections -= 1;
-        self.admission.told.0.store(open.connections, Ordering::Relaxed);
+        self.admission.told.0.open.store(open.connections, Ordering::Relaxed);
         let Some(address) = self.address else { return };
         if let Some(count) = open.by_address.get_mut(&address) {
             *count -= 1;

@@ -18,29 +18,43 @@ use tokio::sync::watch;
 use tokio::task::futures::TaskLocalFuture;
 
 use super::admission::Place;
+use super::answered::Answered;
+use super::answers::Outlet;
 use super::budget::Share;
 use super::stream::{Version, detect};
+use super::windows::Windows;
 use super::{Open, Phase};
 use crate::config::Limits;
 
 /// What answers requests. Every connection gets a clone.
 pub(crate) trait Front: Clone + Send + Sync + 'static {
     /// The answer in the making.
-    type Answer: Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send + 'static;
+    type Answer: Future<Output = Result<Response<Answered>, Infallible>> + Send + 'static;
 
-    /// Answers a request, which takes its memory from `share`.
-    fn answer(&self, request: Request<Incoming>, share: &Arc<Share>) -> Self::Answer;
+    /// Answers a request, which takes its memory from `share`; the answer goes through `outlet`.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        share: &Arc<Share>,
+        outlet: &Arc<Outlet>,
+    ) -> Self::Answer;
 }
 
 /// A connection's place among those open. It is kept until the last clone is gone.
 #[derive(Clone)]
 pub(crate) struct Held {
     _place: Arc<(Place, Open)>,
+    outlet: Arc<Outlet>,
 }
 
 impl Held {
-    pub(super) fn new(place: Place, open: Open) -> Self {
-        Self { _place: Arc::new((place, open)) }
+    pub(super) fn new(place: Place, open: Open, outlet: Arc<Outlet>) -> Self {
+        Self { _place: Arc::new((place, open)), outlet }
+    }
+
+    /// What the connection's answers go through.
+    pub(crate) fn outlet(&self) -> &Arc<Outlet> {
+        &self.outlet
     }
 }
 
@@ -54,7 +68,7 @@ struct Served<F> {
 }
 
 impl<F: Front> Service<Request<Incoming>> for Served<F> {
-    type Response = Response<tonic::body::Body>;
+    type Response = Response<Answered>;
     type Error = Infallible;
     type Future = F::Answer;
 
@@ -62,7 +76,7 @@ impl<F: Front> Service<Request<Incoming>> for Served<F> {
         if request.headers().contains_key(UPGRADE) {
             request.extensions_mut().insert(self.held.clone());
         }
-        self.front.answer(request, &self.share)
+        self.front.answer(request, &self.share, &self.held.outlet)
     }
 }
 
@@ -76,8 +90,13 @@ pub(super) struct Asked<F> {
 impl<F: Front> Front for Asked<F> {
     type Answer = TaskLocalFuture<Option<SocketAddr>, F::Answer>;
 
-    fn answer(&self, request: Request<Incoming>, share: &Arc<Share>) -> Self::Answer {
-        broker::asked_by(Some(self.peer), self.front.answer(request, share))
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        share: &Arc<Share>,
+        outlet: &Arc<Outlet>,
+    ) -> Self::Answer {
+        broker::asked_by(Some(self.peer), self.front.answer(request, share, outlet))
     }
 }
 
@@ -88,9 +107,6 @@ const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// messages does not wait for window updates.
 const STREAM_WINDOW: u32 = 1 << 20;
 
-/// The same for all calls of a connection together, which bounds what it can make us hold.
-const CONNECTION_WINDOW: u32 = 4 << 20;
-
 /// Bytes of answers of one stream that wait for the socket.
 const SEND_BUFFER: usize = 1 << 20;
 
@@ -98,6 +114,7 @@ const SEND_BUFFER: usize = 1 << 20;
 pub(super) struct Settings {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
+    windows: Arc<Windows>,
     first_byte_timeout: Duration,
     write_timeout: Duration,
 }
@@ -117,11 +134,11 @@ impl Settings {
             .max_concurrent_streams(limits.streams_per_connection_max)
             .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BUFFER);
         Self {
             http1,
             http2,
+            windows: Windows::new(limits.receive_memory),
             first_byte_timeout: limits.first_byte_timeout,
             write_timeout: limits.body_timeout,
         }
@@ -149,16 +166,21 @@ pub(super) async fn run<F: Front>(
         return;
     };
     let io = TokioIo::new(stream);
+    let outlet = Arc::clone(held.outlet());
     let served = Served { front, held, share };
     match version {
         Version::Http1 => {
             let connection = settings.http1.serve_connection(io, served);
             let connection = connection.with_upgrades();
-            drive(connection, |connection| connection.graceful_shutdown(), phase).await;
+            drive(connection, |connection| connection.graceful_shutdown(), &outlet, phase).await;
         }
         Version::Http2 => {
-            let connection = settings.http2.serve_connection(io, served);
-            drive(connection, |connection| connection.graceful_shutdown(), phase).await;
+            let window = settings.windows.open();
+            let mut http2 = settings.http2.clone();
+            http2.initial_connection_window_size(window.bytes());
+            let connection = http2.serve_connection(io, served);
+            drive(connection, |connection| connection.graceful_shutdown(), &outlet, phase).await;
+            drop(window);
         }
     }
 }
@@ -166,6 +188,7 @@ pub(super) async fn run<F: Front>(
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: impl Fn(Pin<&mut C>),
+    outlet: &Outlet,
     mut phase: watch::Receiver<Phase>,
 ) {
     let mut connection = pin!(connection);
@@ -183,6 +206,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                 }
                 return;
             }
+            () = outlet.ended() => return,
             changed = phase.changed() => {
                 if changed.is_err() {
                     return;

@@ -4,22 +4,29 @@
 //! or half an HTTP/2 preface would keep its connection for ever.
 
 mod admission;
+mod answered;
+mod answers;
 mod body;
 mod budget;
 mod connection;
 mod framing;
 mod stream;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 use crate::config::Limits;
 
 use admission::Admission;
 pub(crate) use admission::Connections;
+pub(crate) use answered::Answered;
+use answers::Answers;
+pub(crate) use answers::{Hold, Kind, Outlet, Room};
 pub(crate) use body::{Broken, Pace, Paced};
 pub(crate) use budget::{Budget, Charge, Exhausted, Share};
 use connection::Asked;
@@ -52,11 +59,13 @@ pub(crate) async fn serve<F: Front>(
     connections: Connections,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let answers = Answers::new(limits.answer_memory, connections.clone());
     let admission = Arc::new(Admission::new(&limits, connections));
     let settings = Arc::new(connection::Settings::new(&limits));
     let budget = Budget::new(&limits);
     // Every connection holds a sender, so the channel closes with the last of them.
     let (open, mut all_closed): (Open, _) = mpsc::channel(1);
+    let sweeping = Abort(broker::spawn::named("sweep", Arc::clone(&answers).sweep_for_ever()));
     let mut is_failing = false;
     while *phase.borrow_and_update() == Phase::Serving {
         let accepted = tokio::select! {
@@ -88,8 +97,9 @@ pub(crate) async fn serve<F: Front>(
         };
         let (front, settings) = (front.clone(), Arc::clone(&settings));
         let (phase, open, share) = (phase.clone(), open.clone(), budget.share());
+        let outlet = answers.outlet();
         broker::spawn::named("connection", async move {
-            let held = Held::new(place, open);
+            let held = Held::new(place, open, outlet);
             let front = Asked { front, peer };
             connection::run(stream, front, &settings, held.clone(), share, phase).await;
             drop(held);
@@ -98,6 +108,16 @@ pub(crate) async fn serve<F: Front>(
     drop((listener, open));
     let none = all_closed.recv().await;
     debug_assert!(none.is_none());
+    drop(sweeping);
+}
+
+/// A task that ends when this is dropped.
+struct Abort(JoinHandle<()>);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Whether accepting failed because of the client that was to be accepted, and not of ourselves.

@@ -38,3 +38,4 @@ mod stalled_streams;
 mod stopping;
 mod streams;
 mod topics;
+mod unread;

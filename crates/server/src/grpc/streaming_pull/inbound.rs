@@ -17,16 +17,19 @@ use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
 use super::Shared;
 use super::settling::{confirm, gives_back, is_about_leases, settle};
+use crate::net::{Hold, Room};
 use crate::status::Result;
 
 /// Requests of one stream whose outcome is not yet durable, or not yet sent. Further ones are
 /// not read, so that a client that takes no responses cannot fill our memory.
 const UNCONFIRMED_MAX: usize = 16;
 
-/// What became of the ids of one request. It takes one of the places that a stream has.
+/// What became of the ids of one request. It takes one of the places that a stream has, and counts
+/// as an answer from when it is begun.
 pub(super) struct Confirmation {
     pub(super) response: StreamingPullResponse,
     _place: OwnedSemaphorePermit,
+    _hold: Hold,
 }
 
 /// Reads requests and does what they say.
@@ -35,6 +38,7 @@ pub(super) struct Inbound {
     subscription: Arc<Subscription>,
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
+    room: Room,
     /// On their way to stable storage. Requests go on being read meanwhile.
     confirming: FuturesUnordered<BoxFuture<'static, Result<Confirmation>>>,
 }
@@ -44,12 +48,14 @@ impl Inbound {
         requests: Streaming<StreamingPullRequest>,
         subscription: Arc<Subscription>,
         shared: Arc<Shared>,
+        room: Room,
     ) -> Self {
         Self {
             requests: requests.peekable(),
             subscription,
             shared,
             places: Arc::new(Semaphore::new(UNCONFIRMED_MAX)),
+            room,
             confirming: FuturesUnordered::new(),
         }
     }
@@ -134,9 +140,13 @@ impl Inbound {
         if !self.subscription.settings().exactly_once {
             return settle(&self.subscription, &request).await;
         }
+        // The request itself is counted by its body.
+        let bytes = ids_bytes(&request);
+        let hold = self.room.make(|outlet| outlet.take(bytes)).await;
         let confirmed = confirm(Arc::clone(&self.subscription), request);
-        let mut confirming: BoxFuture<'static, _> =
-            Box::pin(async move { Ok(Confirmation { response: confirmed.await?, _place: place }) });
+        let mut confirming: BoxFuture<'static, _> = Box::pin(async move {
+            Ok(Confirmation { response: confirmed.await?, _place: place, _hold: hold })
+        });
         // Begun at once, so that requests take effect in the order in which they came.
         match futures::poll!(&mut confirming) {
             Poll::Ready(confirmed) => self.shared.tell(confirmed?),
@@ -144,6 +154,12 @@ impl Inbound {
         }
         Ok(())
     }
+}
+
+/// What the ids of a request take in memory, about.
+fn ids_bytes(request: &StreamingPullRequest) -> usize {
+    let ids = request.ack_ids.iter().chain(&request.modify_deadline_ack_ids);
+    ids.map(|id| size_of::<String>() + id.len()).sum()
 }
 
 /// The next request, once there is a place for its outcome; `None` = the client is done.

@@ -1,0 +1,609 @@
+//! A bound on the memory of answers that wait for their clients to read them.
+//!
+//! ```text
+//!   0                   half               limits.answer_memory   a quarter more
+//!   ├─────────────────────┼───────────────────────┼────────────────────┤
+//!      all are made at once   one after the other     brief ones only
+//! ```
+//!
+//! Who finds no room waits; what a client reads makes room for the next. A client that does not
+//! read would make none, so that its connection is ended once others have waited for a while.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use super::admission::Connections;
+
+/// How often it is looked for connections that do not read. What was there at one look, and still
+/// is at the one after the next, has been there for this long at least.
+const SWEEP: Duration = Duration::from_secs(2);
+
+/// What each that waits shall find at least when connections are ended.
+const WAITING_BYTES: usize = 256 << 10;
+
+/// What a part of an answer takes besides its bytes, about: places in the lists of the transport.
+const PART_BYTES: usize = 256;
+
+/// Sweeps that are told apart.
+const AGES: usize = 4;
+
+/// What an answer may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Ids, settings, figures.
+    Brief,
+    /// Messages, once.
+    Messages,
+    /// Messages, for as long as both sides like.
+    Stream,
+}
+
+impl Kind {
+    fn is_long(self) -> bool {
+        self != Self::Brief
+    }
+}
+
+/// What all answers together may take.
+pub(crate) struct Answers {
+    bytes_max: usize,
+    bytes: AtomicUsize,
+    /// Held by whoever makes an answer when half is taken: otherwise each thread could look at
+    /// what is left, and take it.
+    turn: Mutex<()>,
+    queue: Mutex<Queue>,
+    /// How many there are in the queue, for those who only look.
+    waiting: AtomicUsize,
+    outlets: Mutex<HashMap<u64, Weak<Outlet>>>,
+    /// Counts sweeps.
+    age: AtomicUsize,
+    numbers: AtomicU64,
+    told: Connections,
+}
+
+/// Who waits for room, the first one to be woken first.
+#[derive(Default)]
+struct Queue {
+    tickets: u64,
+    wakers: BTreeMap<Rank, Waker>,
+    /// Since the last sweep.
+    has_waited: bool,
+}
+
+/// A place in the queue. Clients that have read much go before others, and those who hold little
+/// before those who hold much: who opens many streams that he does not read stands last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_long: bool,
+    /// Twice as much is one more.
+    read: Reverse<u32>,
+    held: usize,
+    ticket: u64,
+}
+
+impl Answers {
+    pub(super) fn new(bytes_max: u64, told: Connections) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX / 2),
+            bytes: AtomicUsize::new(0),
+            turn: Mutex::default(),
+            queue: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            outlets: Mutex::default(),
+            age: AtomicUsize::new(0),
+            numbers: AtomicU64::new(0),
+            told,
+        })
+    }
+
+    /// What the answers of a new connection go through.
+    pub(super) fn outlet(self: &Arc<Self>) -> Arc<Outlet> {
+        let number = self.numbers.fetch_add(1, Relaxed);
+        let outlet = Arc::new(Outlet {
+            answers: Arc::clone(self),
+            number,
+            by_age: Default::default(),
+            read: AtomicUsize::new(0),
+            ending: Notify::new(),
+        });
+        self.outlets.lock().insert(number, Arc::downgrade(&outlet));
+        outlet
+    }
+
+    fn has_room(&self, is_long: bool) -> bool {
+        let more = if is_long { 0 } else { self.bytes_max / 4 };
+        self.bytes.load(SeqCst) < self.bytes_max.saturating_add(more)
+    }
+
+    /// Waits for the others, if there is so little left that one must.
+    fn turn(&self, is_long: bool) -> Option<MutexGuard<'_, ()>> {
+        let is_half_taken = self.bytes.load(Relaxed) > self.bytes_max / 2;
+        (is_long && is_half_taken).then(|| self.turn.lock())
+    }
+
+    /// Wakes the first in the queue if there is room for it. It wakes the next when it has taken
+    /// what it needs.
+    fn wake_next(&self) {
+        if self.waiting.load(SeqCst) == 0 {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        let first = queue.wakers.first_entry().filter(|first| self.has_room(first.key().is_long));
+        let waker = first.map(|first| first.remove());
+        self.waiting.store(queue.wakers.len(), SeqCst);
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Puts somebody into the queue who has to look again afterwards.
+    fn enqueue(&self, rank: Rank, waker: &Waker) {
+        let mut queue = self.queue.lock();
+        queue.has_waited = true;
+        queue.wakers.insert(rank, waker.clone());
+        self.waiting.store(queue.wakers.len(), SeqCst);
+    }
+
+    /// Whether it was there.
+    fn dequeue(&self, rank: Rank) -> bool {
+        let mut queue = self.queue.lock();
+        let was_there = queue.wakers.remove(&rank).is_some();
+        self.waiting.store(queue.wakers.len(), SeqCst);
+        was_there
+    }
+
+    /// Ends connections that do not read, for as long as it is polled.
+    pub(super) async fn sweep_for_ever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            self.sweep();
+        }
+    }
+
+    fn sweep(&self) {
+        let age = self.age.fetch_add(1, Relaxed) + 1;
+        let has_waited = {
+            let mut queue = self.queue.lock();
+            let is_waiting = !queue.wakers.is_empty();
+            std::mem::replace(&mut queue.has_waited, is_waiting)
+        };
+        if !has_waited {
+            return;
+        }
+        // Dropped with no lock held: the last holder of one takes it off the list.
+        let outlets: Vec<_> = self.outlets.lock().values().filter_map(Weak::upgrade).collect();
+        let held = outlets.iter().map(|outlet| outlet.held_since(age)).collect::<Vec<_>>();
+        let more = self.waiting.load(Relaxed).saturating_mul(WAITING_BYTES);
+        let taken = self.bytes.load(Relaxed).saturating_sub(self.bytes_max / 2);
+        let chosen = choose(&held, taken.saturating_add(more));
+        if !chosen.is_empty() {
+            let unread: usize = chosen.iter().filter_map(|index| held.get(*index)).sum();
+            tracing::warn!(
+                connections = chosen.len(),
+                bytes = unread,
+                "connections ended: they do not read their answers, and others wait for memory \
+                 (limits.answer_memory)"
+            );
+        }
+        for outlet in chosen.into_iter().filter_map(|index| outlets.get(index)) {
+            self.told.note_ended();
+            outlet.ending.notify_one();
+        }
+        self.wake_next();
+    }
+}
+
+/// Which connections to end for `wanted` bytes, of those that hold so many for too long: the ones
+/// that hold most.
+fn choose(held: &[usize], wanted: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..held.len()).filter(|index| held.get(*index) > Some(&0)).collect();
+    all.sort_by_key(|index| Reverse(held.get(*index)));
+    let mut found = 0;
+    all.into_iter()
+        .take_while(|index| {
+            let is_wanted = found < wanted;
+            found += held.get(*index).copied().unwrap_or_default();
+            is_wanted
+        })
+        .collect()
+}
+
+/// What the answers of one connection go through.
+pub(crate) struct Outlet {
+    answers: Arc<Answers>,
+    number: u64,
+    /// Bytes that wait, by the sweep before which they were made.
+    by_age: [AtomicUsize; AGES],
+    /// Bytes that the client has read.
+    read: AtomicUsize,
+    ending: Notify,
+}
+
+impl Outlet {
+    /// Room for one answer.
+    pub(crate) fn room(self: &Arc<Self>, kind: Kind) -> Room {
+        Room { outlet: Arc::clone(self), kind, rank: None }
+    }
+
+    /// Resolves when the connection is to be ended.
+    pub(crate) async fn ended(&self) {
+        self.ending.notified().await;
+    }
+
+    /// Counts a part of an answer until it is dropped, which is when it was sent.
+    pub(super) fn hold(self: &Arc<Self>, data: Bytes) -> Bytes {
+        let hold = self.take(data.len());
+        Bytes::from_owner(Counted { data, _hold: hold })
+    }
+
+    /// Counts so many bytes until they are given back.
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Hold {
+        let bytes = bytes.saturating_add(PART_BYTES);
+        let age = self.answers.age.load(Relaxed) % AGES;
+        if let Some(held) = self.by_age.get(age) {
+            held.fetch_add(bytes, Relaxed);
+        }
+        self.answers.bytes.fetch_add(bytes, SeqCst);
+        Hold { outlet: Arc::clone(self), bytes, age }
+    }
+
+    fn give_back(&self, bytes: usize, age: usize) {
+        if let Some(held) = self.by_age.get(age) {
+            held.fetch_sub(bytes, Relaxed);
+        }
+        self.read.fetch_add(bytes, Relaxed);
+        self.answers.bytes.fetch_sub(bytes, SeqCst);
+        self.answers.wake_next();
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.by_age.iter().map(|held| held.load(Relaxed)).sum()
+    }
+
+    /// Bytes that were there at the last sweep already, and now this one.
+    fn held_since(&self, age: usize) -> usize {
+        let at = |sweeps: usize| self.by_age.get(age.wrapping_sub(sweeps) % AGES);
+        [at(2), at(3)].into_iter().flatten().map(|held| held.load(Relaxed)).sum()
+    }
+
+    fn rank(&self, kind: Kind) -> Rank {
+        let ticket = {
+            let mut queue = self.answers.queue.lock();
+            queue.tickets += 1;
+            queue.tickets
+        };
+        let read = Reverse(usize::BITS - self.read.load(Relaxed).leading_zeros());
+        Rank { is_long: kind.is_long(), read, held: self.held(), ticket }
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        self.answers.outlets.lock().remove(&self.number);
+    }
+}
+
+/// Bytes that are counted; dropping it gives them back.
+pub(crate) struct Hold {
+    outlet: Arc<Outlet>,
+    bytes: usize,
+    age: usize,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.outlet.give_back(self.bytes, self.age);
+    }
+}
+
+/// A part of an answer on its way.
+struct Counted {
+    data: Bytes,
+    _hold: Hold,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// Where an answer is made once there is room for it.
+pub(crate) struct Room {
+    outlet: Arc<Outlet>,
+    kind: Kind,
+    /// Its place in the queue, from when it first waited until it has worked.
+    rank: Option<Rank>,
+}
+
+impl Room {
+    /// Polls `make` if there is room for what it makes; it counts that with the outlet.
+    pub(crate) fn work<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        make: impl FnOnce(&mut Context<'_>, &Arc<Outlet>) -> Poll<R>,
+    ) -> Poll<R> {
+        loop {
+            ready!(self.wait(context));
+            let turn = self.outlet.answers.turn(self.kind.is_long());
+            // Those who had their turn before may have left nothing.
+            if turn.is_some() && !self.has_room() {
+                continue;
+            }
+            let made = make(context, &self.outlet);
+            drop(turn);
+            if self.rank.take().is_some() {
+                self.outlet.answers.wake_next();
+            }
+            return made;
+        }
+    }
+
+    /// Makes something as soon as there is room.
+    pub(crate) async fn make<R>(&mut self, make: impl FnOnce(&Arc<Outlet>) -> R) -> R {
+        let mut make = Some(make);
+        std::future::poll_fn(move |context| {
+            self.work(context, |_, outlet| match make.take() {
+                Some(make) => Poll::Ready(make(outlet)),
+                None => Poll::Pending,
+            })
+        })
+        .await
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn outlet(&self) -> Arc<Outlet> {
+        Arc::clone(&self.outlet)
+    }
+
+    /// What follows is brief.
+    pub(super) fn note_messages_made(&mut self) {
+        if self.kind == Kind::Messages {
+            self.kind = Kind::Brief;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outlet.answers.has_room(self.kind.is_long())
+    }
+
+    fn wait(&mut self, context: &Context<'_>) -> Poll<()> {
+        if !self.has_room() {
+            let rank = *self.rank.get_or_insert_with(|| self.outlet.rank(self.kind));
+            self.outlet.answers.enqueue(rank, context.waker());
+            // Whoever gave something back before this has not seen it in the queue.
+            if !self.has_room() {
+                return Poll::Pending;
+            }
+        }
+        if let Some(rank) = self.rank {
+            self.outlet.answers.dequeue(rank);
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // If it was woken and does not come any more, another one can.
+        if let Some(rank) = self.rank
+            && !self.outlet.answers.dequeue(rank)
+        {
+            self.outlet.answers.wake_next();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    fn answers(kib: u64) -> Arc<Answers> {
+        Answers::new(kib << 10, Connections::default())
+    }
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Somebody who wants to send parts of an answer.
+    struct Client {
+        room: Room,
+        woken: Arc<Woken>,
+        sent: Vec<Bytes>,
+    }
+
+    impl Client {
+        fn new(outlet: &Arc<Outlet>, kind: Kind) -> Self {
+            Self { room: outlet.room(kind), woken: Arc::default(), sent: Vec::new() }
+        }
+
+        /// Whether there was room for it.
+        fn send(&mut self, bytes: usize) -> bool {
+            let waker = Waker::from(Arc::clone(&self.woken));
+            let made = self.room.work(&mut Context::from_waker(&waker), |_, outlet| {
+                Poll::Ready(outlet.hold(vec![0; bytes].into()))
+            });
+            let was_made = made.is_ready();
+            if let Poll::Ready(part) = made {
+                self.sent.push(part);
+            }
+            was_made
+        }
+
+        fn woken(&self) -> usize {
+            self.woken.0.load(Relaxed)
+        }
+    }
+
+    #[test]
+    fn answers_are_bounded_by_one_part_more_and_given_back() {
+        let answers = answers(64);
+        let outlet = answers.outlet();
+        let mut client = Client::new(&outlet, Kind::Stream);
+        assert!(client.send(40 * KIB) && client.send(40 * KIB));
+        assert!(!client.send(1), "there is no room any more");
+        assert_eq!(client.sent[0].len(), 40 * KIB);
+        assert_eq!(outlet.held(), 2 * (40 * KIB + PART_BYTES));
+        client.sent.pop();
+        assert_eq!(client.woken(), 1);
+        assert!(client.send(1));
+        client.sent.clear();
+        assert_eq!((outlet.held(), answers.bytes.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn brief_answers_go_on_for_a_while_when_others_wait() {
+        let answers = answers(64);
+        let (mut slow, mut brief) = (
+            Client::new(&answers.outlet(), Kind::Stream),
+            Client::new(&answers.outlet(), Kind::Brief),
+        );
+        assert!(slow.send(64 * KIB));
+        assert!(!slow.send(1));
+        assert!(brief.send(8 * KIB) && brief.send(8 * KIB));
+        assert!(!brief.send(1), "but not for ever");
+        // There is room for brief ones now, though not for others.
+        brief.sent.pop();
+        assert_eq!((brief.woken(), slow.woken()), (1, 0));
+    }
+
+    #[test]
+    fn who_is_woken_wakes_the_next_and_who_goes_away_too() {
+        let answers = answers(64);
+        let mut full = Client::new(&answers.outlet(), Kind::Stream);
+        assert!(full.send(64 * KIB));
+        let outlets: Vec<_> = (0..4).map(|_| answers.outlet()).collect();
+        let mut waiting: Vec<_> =
+            outlets.iter().map(|outlet| Client::new(outlet, Kind::Stream)).collect();
+        assert!(waiting.iter_mut().all(|client| !client.send(1)));
+        full.sent.clear();
+        let woken = |waiting: &[Client]| waiting.iter().map(Client::woken).collect::<Vec<_>>();
+        assert_eq!(woken(&waiting), [1, 0, 0, 0]);
+        assert!(waiting[0].send(1));
+        assert_eq!(woken(&waiting), [1, 1, 0, 0], "there is room for more");
+        drop(waiting.remove(1));
+        assert_eq!(woken(&waiting), [1, 1, 0], "its place is for the next");
+        // One that was not woken leaves nothing behind.
+        drop(waiting.pop());
+        assert_eq!(answers.waiting.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn clients_that_read_go_before_those_that_never_did_and_those_that_hold_much_go_last() {
+        let answers = answers(64);
+        let outlets: Vec<_> = (0..3).map(|_| answers.outlet()).collect();
+        let mut good = Client::new(&outlets[2], Kind::Stream);
+        assert!(good.send(KIB));
+        good.sent.clear();
+        let mut greedy = Client::new(&outlets[0], Kind::Stream);
+        assert!(greedy.send(8 * KIB));
+        let mut full = Client::new(&answers.outlet(), Kind::Stream);
+        assert!(full.send(64 * KIB));
+        let mut fresh = Client::new(&outlets[1], Kind::Stream);
+        let mut all = [&mut greedy, &mut fresh, &mut good];
+        assert!(all.iter_mut().all(|client| !client.send(1)));
+        full.sent.clear();
+        assert_eq!(all.iter().map(|client| client.woken()).collect::<Vec<_>>(), [0, 0, 1]);
+        assert!(all[2].send(1));
+        assert_eq!(all.iter().map(|client| client.woken()).collect::<Vec<_>>(), [0, 1, 1]);
+    }
+
+    #[test]
+    fn threads_that_give_back_and_wait_never_miss_each_other() {
+        let answers = answers(8);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(4)
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..16 {
+                let outlet = answers.outlet();
+                tasks.spawn(async move {
+                    let mut room = outlet.room(Kind::Stream);
+                    for _ in 0..500 {
+                        let part = room.make(|outlet| outlet.hold(vec![0; 3 * KIB].into())).await;
+                        tokio::task::yield_now().await;
+                        drop(part);
+                    }
+                });
+            }
+            let all = async { while tasks.join_next().await.is_some() {} };
+            tokio::time::timeout(Duration::from_secs(60), all).await.expect("nobody is forgotten");
+        });
+        assert_eq!(answers.bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn those_that_hold_most_are_chosen_and_no_more_than_are_needed() {
+        assert_eq!(choose(&[1, 0, 5, 3], 6), [2, 3]);
+        assert_eq!(choose(&[1, 0, 5, 3], 5), [2]);
+        assert_eq!(choose(&[1, 0, 5, 3], 100), [2, 3, 0]);
+        assert!(choose(&[1, 2], 0).is_empty());
+        assert!(choose(&[], 1).is_empty());
+    }
+
+    /// Whether the connection was ended.
+    fn is_ended(outlet: &Outlet) -> bool {
+        let mut ended = std::pin::pin!(outlet.ended());
+        ended.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_sweep_ends_who_does_not_read_while_others_wait() {
+        let answers = answers(64);
+        let (dead, slow) = (answers.outlet(), answers.outlet());
+        let mut stuck = Client::new(&dead, Kind::Stream);
+        let mut reader = Client::new(&slow, Kind::Stream);
+        assert!(stuck.send(60 * KIB));
+        for _ in 0..5 {
+            answers.sweep();
+        }
+        assert!(!is_ended(&dead), "nobody minds");
+        assert!(reader.send(10 * KIB));
+        assert!(!reader.send(1));
+        answers.sweep();
+        assert!(is_ended(&dead) && !is_ended(&slow));
+        stuck.sent.clear();
+        assert!(reader.send(1));
+    }
+
+    #[test]
+    fn what_was_just_made_is_not_taken_for_unread() {
+        let answers = answers(64);
+        let outlet = answers.outlet();
+        let mut client = Client::new(&outlet, Kind::Stream);
+        assert!(client.send(64 * KIB));
+        assert!(!client.send(1));
+        answers.sweep();
+        assert!(!is_ended(&outlet), "it was made a moment ago");
+        answers.sweep();
+        assert!(is_ended(&outlet));
+        assert_eq!(answers.told.ended(), 1);
+    }
+}

@@ -19,7 +19,8 @@ pub(super) fn check(files: &[File], faults: &mut Vec<String>) {
             if let Some(kind) = fence(line) {
                 is_open = !is_open;
                 if is_open && matches!(kind, "" | "rust") {
-                    faults.push(format!("{place}: write the example as a test, or mark it as text"));
+                    faults
+                        .push(format!("{place}: write the example as a test, or mark it as text"));
                 }
             }
             if line.ends_with(' ') {

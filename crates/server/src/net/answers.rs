@@ -3,14 +3,15 @@
 //! ```text
 //!   0                   half               limits.answer_memory   a quarter more
 //!   ├─────────────────────┼───────────────────────┼────────────────────┤
-//!      all are made at once   one after the other     brief ones only
+//!      all are made at once   one after the other     brief ones, and one part
+//!                                                     each for clients that read
 //! ```
 //!
 //! Who finds no room waits; what a client reads makes room for the next. A client that does not
 //! read would make none, so that its connection is ended once others have waited for a while.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
@@ -32,6 +33,9 @@ const WAITING_BYTES: usize = 256 << 10;
 
 /// What a part of an answer takes besides its bytes, about: places in the lists of the transport.
 const PART_BYTES: usize = 256;
+
+/// A client that has read so much is taken for one that reads.
+const PROVEN_BYTES: usize = 64 << 10;
 
 /// Sweeps that are told apart.
 const AGES: usize = 4;
@@ -83,7 +87,8 @@ struct Queue {
 /// before those who hold much: who opens many streams that he does not read stands last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    is_long: bool,
+    /// It has no right to the quarter beyond the bound.
+    is_bound: bool,
     /// Twice as much is one more.
     read: Reverse<u32>,
     held: usize,
@@ -113,14 +118,15 @@ impl Answers {
             number,
             by_age: Default::default(),
             read: AtomicUsize::new(0),
+            waiting: Mutex::default(),
             ending: Notify::new(),
         });
         self.outlets.lock().insert(number, Arc::downgrade(&outlet));
         outlet
     }
 
-    fn has_room(&self, is_long: bool) -> bool {
-        let more = if is_long { 0 } else { self.bytes_max / 4 };
+    fn has_room(&self, is_bound: bool) -> bool {
+        let more = if is_bound { 0 } else { self.bytes_max / 4 };
         self.bytes.load(SeqCst) < self.bytes_max.saturating_add(more)
     }
 
@@ -137,7 +143,7 @@ impl Answers {
             return;
         }
         let mut queue = self.queue.lock();
-        let first = queue.wakers.first_entry().filter(|first| self.has_room(first.key().is_long));
+        let first = queue.wakers.first_entry().filter(|first| self.has_room(first.key().is_bound));
         let waker = first.map(|first| first.remove());
         self.waiting.store(queue.wakers.len(), SeqCst);
         drop(queue);
@@ -154,12 +160,12 @@ impl Answers {
         self.waiting.store(queue.wakers.len(), SeqCst);
     }
 
-    /// Whether it was there.
-    fn dequeue(&self, rank: Rank) -> bool {
+    /// Takes somebody out of the queue; `None` if it was woken already.
+    fn take_out(&self, rank: Rank) -> Option<Waker> {
         let mut queue = self.queue.lock();
-        let was_there = queue.wakers.remove(&rank).is_some();
+        let waker = queue.wakers.remove(&rank);
         self.waiting.store(queue.wakers.len(), SeqCst);
-        was_there
+        waker
     }
 
     /// Ends connections that do not read, for as long as it is polled.
@@ -226,6 +232,8 @@ pub(crate) struct Outlet {
     by_age: [AtomicUsize; AGES],
     /// Bytes that the client has read.
     read: AtomicUsize,
+    /// Its answers in the queue.
+    waiting: Mutex<BTreeSet<Rank>>,
     ending: Notify,
 }
 
@@ -258,16 +266,36 @@ impl Outlet {
     }
 
     fn give_back(&self, bytes: usize, age: usize) {
-        if let Some(held) = self.by_age.get(age) {
-            held.fetch_sub(bytes, Relaxed);
-        }
         self.read.fetch_add(bytes, Relaxed);
+        if let Some(held) = self.by_age.get(age) {
+            held.fetch_sub(bytes, SeqCst);
+        }
         self.answers.bytes.fetch_sub(bytes, SeqCst);
+        self.wake_others();
+    }
+
+    fn wake_others(&self) {
+        self.wake_own();
         self.answers.wake_next();
     }
 
+    /// The client has read all it was sent, and others may not have: its next answer is made first.
+    fn wake_own(&self) {
+        if self.answers.waiting.load(SeqCst) == 0 || self.is_bound(Kind::Stream) {
+            return;
+        }
+        // Some may have been woken before.
+        let mut waiting = self.waiting.lock();
+        while let Some(rank) = waiting.pop_first() {
+            if let Some(waker) = self.answers.take_out(rank) {
+                waker.wake();
+                return;
+            }
+        }
+    }
+
     pub(super) fn held(&self) -> usize {
-        self.by_age.iter().map(|held| held.load(Relaxed)).sum()
+        self.by_age.iter().map(|held| held.load(SeqCst)).sum()
     }
 
     /// Bytes that were there at the last sweep already, and now this one.
@@ -283,7 +311,14 @@ impl Outlet {
             queue.tickets
         };
         let read = Reverse(usize::BITS - self.read.load(Relaxed).leading_zeros());
-        Rank { is_long: kind.is_long(), read, held: self.held(), ticket }
+        Rank { is_bound: self.is_bound(kind), read, held: self.held(), ticket }
+    }
+
+    /// Clients that read go on, one part after the other, though others that do not have taken all
+    /// there is.
+    fn is_bound(&self, kind: Kind) -> bool {
+        let reads = self.read.load(Relaxed) >= PROVEN_BYTES && self.held() == 0;
+        kind.is_long() && !reads
     }
 }
 
@@ -343,7 +378,7 @@ impl Room {
             let made = make(context, &self.outlet);
             drop(turn);
             if self.rank.take().is_some() {
-                self.outlet.answers.wake_next();
+                self.outlet.wake_others();
             }
             return made;
         }
@@ -377,12 +412,13 @@ impl Room {
     }
 
     fn has_room(&self) -> bool {
-        self.outlet.answers.has_room(self.kind.is_long())
+        self.outlet.answers.has_room(self.outlet.is_bound(self.kind))
     }
 
     fn wait(&mut self, context: &Context<'_>) -> Poll<()> {
         if !self.has_room() {
             let rank = *self.rank.get_or_insert_with(|| self.outlet.rank(self.kind));
+            self.outlet.waiting.lock().insert(rank);
             self.outlet.answers.enqueue(rank, context.waker());
             // Whoever gave something back before this has not seen it in the queue.
             if !self.has_room() {
@@ -390,9 +426,15 @@ impl Room {
             }
         }
         if let Some(rank) = self.rank {
-            self.outlet.answers.dequeue(rank);
+            self.leave(rank);
         }
         Poll::Ready(())
+    }
+
+    /// Whether it was still in the queue.
+    fn leave(&self, rank: Rank) -> bool {
+        self.outlet.waiting.lock().remove(&rank);
+        self.outlet.answers.take_out(rank).is_some()
     }
 }
 
@@ -400,9 +442,9 @@ impl Drop for Room {
     fn drop(&mut self) {
         // If it was woken and does not come any more, another one can.
         if let Some(rank) = self.rank
-            && !self.outlet.answers.dequeue(rank)
+            && !self.leave(rank)
         {
-            self.outlet.answers.wake_next();
+            self.outlet.wake_others();
         }
     }
 }
@@ -489,6 +531,23 @@ mod tests {
         // There is room for brief ones now, though not for others.
         brief.sent.pop();
         assert_eq!((brief.woken(), slow.woken()), (1, 0));
+    }
+
+    #[test]
+    fn clients_that_read_go_on_part_by_part_when_others_have_taken_all() {
+        let answers = answers(64);
+        let mut reader = Client::new(&answers.outlet(), Kind::Stream);
+        assert!(reader.send(PROVEN_BYTES));
+        reader.sent.clear();
+        let mut stuck = Client::new(&answers.outlet(), Kind::Stream);
+        assert!(stuck.send(64 * KIB) && !stuck.send(1));
+        for _ in 0..3 {
+            assert!(reader.send(KIB));
+            assert!(!reader.send(KIB), "one part at a time");
+            reader.sent.clear();
+            assert_eq!(stuck.woken(), 0);
+        }
+        assert_eq!(reader.woken(), 3);
     }
 
     #[test]

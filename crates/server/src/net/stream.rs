@@ -52,7 +52,10 @@ pub(super) async fn detect(
         if let Some(timeout) = write_timeout {
             end_if_gone(&tcp, timeout);
         }
-        return Ok(Some((version, Stream { tcp, seen, write_timeout, stalled: None, lingering: None })));
+        return Ok(Some((
+            version,
+            Stream { tcp, seen, write_timeout, stalled: None, lingering: None },
+        )));
     }
 }
 

@@ -12,6 +12,7 @@ use http::Request;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic_prost::prost::Message as _;
 use wire::pubsub::{PublishRequest, PubsubMessage, StreamingPullRequest};
@@ -84,21 +85,54 @@ fn below_ceiling(process: &Process) {
     assert!(most < CEILING, "{} MiB", most / MIB);
 }
 
-/// One who reads gets everything, and what is published meanwhile.
-async fn assert_delivers(address: SocketAddr, healthy: &mut Stream, count: usize) {
-    let mut publisher = publisher(address).await;
-    let delivering = async {
-        for _ in 0..count {
-            let request = PublishRequest { topic: TOPIC.to_owned(), messages: vec![large()] };
-            publisher.publish(request).await.unwrap();
-            let response = healthy.responses.message().await.unwrap().expect("the stream ended");
-            let ack_ids = ids(&response.received_messages);
-            healthy.send(StreamingPullRequest { ack_ids, ..Default::default() }).await;
+/// One who reads and acks whatever comes.
+struct Reader {
+    address: SocketAddr,
+    count: watch::Receiver<usize>,
+    _reading: JoinSet<()>,
+}
+
+impl Reader {
+    async fn start(address: SocketAddr) -> Self {
+        let mut stream = Stream::open_at(address, first(HEALTHY)).await.unwrap();
+        let (counter, count) = watch::channel(0);
+        let mut reading = JoinSet::new();
+        reading.spawn(async move {
+            while let Some(response) = stream.responses.message().await.unwrap() {
+                let ack_ids = ids(&response.received_messages);
+                counter.send_modify(|count| *count += ack_ids.len());
+                stream.send(StreamingPullRequest { ack_ids, ..Default::default() }).await;
+            }
+        });
+        Self { address, count, _reading: reading }
+    }
+
+    /// It gets everything, one after the other.
+    async fn assert_gets(&mut self, count: usize) {
+        let mut publisher = publisher(self.address).await;
+        let delivering = async {
+            for _ in 0..count {
+                let before = *self.count.borrow();
+                let request = PublishRequest { topic: TOPIC.to_owned(), messages: vec![large()] };
+                publisher.publish(request).await.unwrap();
+                self.count.wait_for(|count| *count > before).await.expect("its stream ended");
+            }
+        };
+        let started = std::time::Instant::now();
+        tokio::time::timeout(WAIT_MAX, delivering).await.expect("who reads gets nothing");
+        println!("{count} messages within {:?}", started.elapsed());
+    }
+
+    /// The same until the server takes no more memory.
+    async fn assert_gets_until_steady(&mut self, process: &Process) {
+        let (mut last, mut rounds) = (0, 0);
+        while process.memory_max() > last || rounds < 5 {
+            last = process.memory_max();
+            rounds += 1;
+            self.assert_gets(4).await;
         }
-    };
-    let started = std::time::Instant::now();
-    tokio::time::timeout(WAIT_MAX, delivering).await.expect("who reads gets nothing");
-    println!("{count} messages within {:?}", started.elapsed());
+        below_ceiling(process);
+    }
 }
 
 /// A connection with streams that the test does not read.
@@ -168,18 +202,34 @@ async fn attack(address: SocketAddr, takes: Takes) -> Vec<Attacker> {
     join_all(opening).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sockets_that_are_not_read_take_no_memory_from_others() {
+/// Streams that nobody reads beside one who does. `drives` says whether the attackers' connections
+/// answer pings and settings.
+async fn attack_beside_one_who_reads(takes: Takes, drives: bool) {
     let folder = TempDir::new().unwrap();
     let process = start(&folder);
     let address = process.address;
     prepare(address, STREAMS).await;
-    let mut healthy = Stream::open_at(address, first(HEALTHY)).await.unwrap();
-    assert_delivers(address, &mut healthy, STREAMS).await;
-    let attackers = attack(address, ONE).await;
-    assert_delivers(address, &mut healthy, STREAMS + 5).await;
-    below_ceiling(&process);
+    let mut reader = Reader::start(address).await;
+    reader.assert_gets(4).await;
+    let mut attackers = attack(address, takes).await;
+    let mut tasks = JoinSet::new();
+    if drives {
+        for connection in attackers.iter_mut().filter_map(|one| one.connection.take()) {
+            tasks.spawn(async move { drop(connection.await) });
+        }
+    }
+    reader.assert_gets_until_steady(&process).await;
     drop(attackers);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sockets_that_are_not_read_take_no_memory_from_others() {
+    attack_beside_one_who_reads(ONE, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_that_stay_closed_take_no_memory_from_others() {
+    attack_beside_one_who_reads(NOTHING, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -249,13 +299,5 @@ async fn acks_whose_confirmations_are_not_read_are_not_kept() {
     for attacker in join_all(opening).await {
         flood(attacker, &mut tasks).await;
     }
-    // Until it takes no more.
-    let mut healthy = Stream::open_at(address, first(HEALTHY)).await.unwrap();
-    let (mut last, mut rounds) = (0, 0);
-    while process.memory_max() > last || rounds < 5 {
-        last = process.memory_max();
-        rounds += 1;
-        assert_delivers(address, &mut healthy, 4).await;
-    }
-    below_ceiling(&process);
+    Reader::start(address).await.assert_gets_until_steady(&process).await;
 }

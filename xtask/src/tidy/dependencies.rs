@@ -6,8 +6,9 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("postrider-domain", &[]),
+    ("postrider-schemas", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
     ("postrider-broker", &["postrider-storage", "postrider-domain"]),
     ("postrider-wire", &[]),
@@ -40,6 +41,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "postrider-broker",
             "postrider-consumer",
             "postrider-domain",
+            "postrider-schemas",
             "postrider-storage",
             "postrider-testkit",
             "postrider-wire",

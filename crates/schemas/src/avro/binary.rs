@@ -50,9 +50,9 @@ impl<'m> Walk<'m> {
             }
             Node::Array(items) => self.blocks(*items, depth, false),
             Node::Map(items) => self.blocks(*items, depth, true),
-            Node::Union(branches) => {
-                let index = self.index("a union", branches.len())?;
-                match branches.get(index) {
+            Node::Union(union) => {
+                let index = self.index("a union", union.branches.len())?;
+                match union.branches.get(index) {
                     Some(branch) => self.node(branch.node, depth + 1),
                     None => Ok(()),
                 }
@@ -187,7 +187,20 @@ impl<'m> Walk<'m> {
     }
 
     /// A number of 64 bits: seven bits a byte, the lowest first, the sign in the lowest bit.
+    #[inline]
     fn long(&mut self) -> Checked<i64> {
+        let value = match self.message.get(self.at) {
+            // Most numbers are lengths and indices of one byte.
+            Some(byte) if *byte < 0x80 => {
+                self.at += 1;
+                u64::from(*byte)
+            }
+            _ => self.varint()?,
+        };
+        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    fn varint(&mut self) -> Checked<u64> {
         let mut value = 0_u64;
         for shift in 0..10_u32 {
             let Some(byte) = self.message.get(self.at) else {
@@ -199,7 +212,7 @@ impl<'m> Walk<'m> {
             self.at += 1;
             value |= u64::from(byte & 0x7f) << (7 * shift);
             if byte & 0x80 == 0 {
-                return Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+                return Ok(value);
             }
         }
         Err(self.fault("a number of more than 64 bits"))

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::names;
-use super::tree::{Branch, Enum, Named, Node, NodeId, Record, Tree};
+use super::tree::{Branch, Enum, Named, Node, NodeId, Record, Tree, Union};
 use crate::problem::{Problem, quoted};
 
 /// Checks both directions: a topic may accept several revisions at a time, and a consumer may
@@ -71,14 +71,14 @@ impl<'t> Walk<'t> {
 
     fn pair(&mut self, read: NodeId, write: NodeId, at: Option<usize>) -> Result<(), Problem> {
         match (self.reader.node(read), self.writer.node(write)) {
-            (_, Node::Union(branches)) => {
-                for branch in branches {
+            (_, Node::Union(union)) => {
+                for branch in &union.branches {
                     self.push(read, branch.node, at, "");
                 }
                 Ok(())
             }
-            (Node::Union(branches), written) => {
-                let found = self.branch(branches, written);
+            (Node::Union(union), written) => {
+                let found = self.branch(union, written);
                 let Some(branch) = found else {
                     let what = format!("the union has no branch for {}", written.called());
                     return Err(Problem::new(what));
@@ -102,13 +102,10 @@ impl<'t> Walk<'t> {
 
     /// The branch that reads a type: the one of that very name, or the first that matches. Names
     /// match without their namespaces, and a union may have several such.
-    fn branch(&self, branches: &'t [Branch], written: &Node) -> Option<&'t Branch> {
-        let is_same = |branch: &&Branch| *branch.name == *written.called();
-        let same = branches.iter().find(is_same);
-        let same = same.filter(|branch| matches(self.reader.node(branch.node), written));
-        let first =
-            || branches.iter().find(|branch| matches(self.reader.node(branch.node), written));
-        same.or_else(first)
+    fn branch(&self, union: &'t Union, written: &Node) -> Option<&'t Branch> {
+        let is_match = |branch: &&Branch| matches(self.reader.node(branch.node), written);
+        let same = union.branch(written.called()).filter(is_match);
+        same.or_else(|| union.branches.iter().find(is_match))
     }
 
     fn records(

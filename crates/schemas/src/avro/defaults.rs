@@ -63,8 +63,8 @@ impl Checker<'_> {
             (Node::Map(items), Value::Object(object)) => {
                 object.values().all(|value| self.fits(value, *items))
             }
-            (Node::Union(branches), value) => {
-                branches.iter().any(|branch| self.fits(value, branch.node))
+            (Node::Union(union), value) => {
+                union.branches.iter().any(|branch| self.fits(value, branch.node))
             }
             (Node::Record(record), Value::Object(object)) => self.fits_record(object, record),
             _ => false,

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::defaults::is_bytes;
-use super::tree::{Branch, Node, NodeId, Record, Tree};
+use super::tree::{Node, NodeId, Record, Tree, Union};
 use crate::bits::Bits;
 use crate::json::{self, Trace};
 use crate::problem::{Problem, quoted};
@@ -67,17 +67,13 @@ impl<'t> Check<'t> {
         Err(A::Error::custom(format!("field {} is missing", quoted(name))))
     }
 
-    fn union<'de, A: MapAccess<'de>>(
-        self,
-        branches: &[Branch],
-        mut map: A,
-    ) -> Result<(), A::Error> {
-        let Some(branch) = map.next_key_seed(BranchName { branches })? else {
+    fn union<'de, A: MapAccess<'de>>(self, union: &Union, mut map: A) -> Result<(), A::Error> {
+        let Some(branch) = map.next_key_seed(BranchName { union })? else {
             return Err(A::Error::invalid_length(0, &self));
         };
-        let Some(branch) = branches.get(branch) else { return Ok(()) };
+        let Some(branch) = union.branches.get(branch) else { return Ok(()) };
         map.next_value_seed(self.of(branch.node)).map_err(self.trace.inside(&branch.name))?;
-        match map.next_key_seed(BranchName { branches })? {
+        match map.next_key_seed(BranchName { union })? {
             None => Ok(()),
             Some(_) => Err(A::Error::invalid_length(2, &self)),
         }
@@ -104,8 +100,8 @@ impl<'de> Visitor<'de> for Check<'_> {
             }
             Node::Enum(an_enum) => write!(f, "a symbol of {}", an_enum.named.full),
             Node::Record(record) => write!(f, "record {}", record.named.full),
-            Node::Union(branches) => {
-                let names = branches.iter().take(8).map(|branch| &*branch.name);
+            Node::Union(union) => {
+                let names = union.branches.iter().take(8).map(|branch| &*branch.name);
                 let names = names.collect::<Vec<_>>().join(", ");
                 write!(f, "a union, as an object with one key out of {names}")
             }
@@ -114,10 +110,9 @@ impl<'de> Visitor<'de> for Check<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        let is_null = |branch: &Branch| matches!(self.tree.node(branch.node), Node::Null);
         match self.node() {
             Node::Null => Ok(()),
-            Node::Union(branches) if branches.iter().any(is_null) => Ok(()),
+            Node::Union(union) if union.has_null() => Ok(()),
             _ => Err(E::invalid_type(Unexpected::Unit, &self)),
         }
     }
@@ -179,7 +174,7 @@ impl<'de> Visitor<'de> for Check<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         match self.node() {
             Node::Record(record) => self.record(record, map),
-            Node::Union(branches) => self.union(branches, map),
+            Node::Union(union) => self.union(union, map),
             Node::Map(items) => {
                 let mut index = 0_usize;
                 while let Some(AnyKey) = map.next_key()? {
@@ -237,7 +232,7 @@ impl Visitor<'_> for FieldName<'_> {
 
 /// The key of a union's object: the index of its branch.
 struct BranchName<'t> {
-    branches: &'t [Branch],
+    union: &'t Union,
 }
 
 impl<'de> DeserializeSeed<'de> for BranchName<'_> {
@@ -257,8 +252,7 @@ impl Visitor<'_> for BranchName<'_> {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<usize, E> {
         // A null has no object around it.
-        let mut branches = self.branches.iter();
-        let found = branches.position(|branch| *branch.name == *name && name != "null");
+        let found = self.union.by_name.get(name).copied().filter(|_| name != "null");
         found.ok_or_else(|| E::custom(format!("the union has no branch {}", quoted(name))))
     }
 }

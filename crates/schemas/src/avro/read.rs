@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::defaults;
 use super::names::{self, PRIMITIVES};
-use super::tree::{Branch, Enum, Field, Fixed, Named, Node, NodeId, Record, Tree};
+use super::tree::{Branch, Enum, Field, Fixed, Named, Node, NodeId, Record, Tree, Union};
 use crate::json;
 use crate::limits::{FIELDS_MAX, UNION_BRANCHES_MAX};
 use crate::problem::{Problem, quoted};
@@ -177,7 +177,7 @@ impl<'v> Reader<'v> {
             return Err(Problem::new("the union is empty"));
         }
         let mut branches = Vec::with_capacity(types.len());
-        let mut called = HashSet::with_capacity(types.len());
+        let mut by_name = HashMap::with_capacity(types.len());
         for (index, value) in types.iter().enumerate() {
             let place = format!("[{index}]");
             let node = self.within(&place, |reader| reader.read_type(value, namespace))?;
@@ -186,13 +186,13 @@ impl<'v> Reader<'v> {
                 let what = "a union cannot contain a union";
                 return Err(Problem::new(what).inside(&place));
             }
-            if !called.insert(name.clone()) {
+            if by_name.insert(Box::from(&*name), index).is_some() {
                 let what = format!("the union contains {} twice", quoted(&name));
                 return Err(Problem::new(what).inside(&place));
             }
             branches.push(Branch { name: name.into(), node });
         }
-        self.add(Node::Union(branches))
+        self.add(Node::Union(Union { branches, by_name }))
     }
 
     /// What a union calls a branch. A record that is just being read is not there yet; it is

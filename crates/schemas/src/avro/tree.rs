@@ -30,7 +30,7 @@ pub(super) enum Node {
     Enum(Enum),
     Array(NodeId),
     Map(NodeId),
-    Union(Vec<Branch>),
+    Union(Union),
     Record(Record),
 }
 
@@ -45,6 +45,11 @@ pub(super) struct Enum {
     pub(super) symbols: Vec<Box<str>>,
     pub(super) known: HashSet<Box<str>>,
     pub(super) has_default: bool,
+}
+
+pub(super) struct Union {
+    pub(super) branches: Vec<Branch>,
+    pub(super) by_name: HashMap<Box<str>, usize>,
 }
 
 pub(super) struct Branch {
@@ -133,6 +138,17 @@ impl Tree {
                     .collect();
             }
         }
+    }
+}
+
+impl Union {
+    pub(super) fn has_null(&self) -> bool {
+        self.by_name.contains_key("null")
+    }
+
+    /// The branch of a name.
+    pub(super) fn branch(&self, name: &str) -> Option<&Branch> {
+        self.by_name.get(name).and_then(|index| self.branches.get(*index))
     }
 }
 

@@ -177,7 +177,19 @@ impl<'m> Walk<'m> {
         Ok(())
     }
 
+    #[inline]
     fn varint(&mut self) -> Checked<u64> {
+        match self.bytes.get(self.at) {
+            // Most numbers are lengths and tags of one byte.
+            Some(byte) if *byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Checked<u64> {
         let start = self.at;
         let mut value = 0_u64;
         for shift in 0..10_u32 {

@@ -6,12 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use domain::delivery::{ConsumerId, Flow, Lease};
-use domain::{Offset, limits};
+use domain::limits;
 use storage::ReadLimit;
 
+use crate::clock::Clock;
 use crate::error::Result;
-use crate::runtime::Runtime;
-use crate::spawn;
 use crate::subscription::{Ask, Step, Subscription};
 
 /// Most records handed out in one response of a stream.
@@ -33,7 +32,6 @@ pub struct Consumer {
 impl Consumer {
     pub(crate) fn new(
         subscription: Arc<Subscription>,
-        runtime: Arc<Runtime>,
         flow: Flow,
         ack_deadline: Option<Duration>,
         records_max: usize,
@@ -49,7 +47,7 @@ impl Consumer {
             fetch_bytes: limits::PULL_BYTES_MAX,
             ..Want::default()
         };
-        Ok(Self { leasing: Leasing::new(subscription, runtime), id, want })
+        Ok(Self { leasing: Leasing::new(subscription), id, want })
     }
 
     /// The deadline of leases from now on.
@@ -102,7 +100,6 @@ pub(crate) struct Want {
 /// Takes leases for one consumer after the other, and reads what is not in memory for them.
 pub(crate) struct Leasing {
     subscription: Arc<Subscription>,
-    runtime: Arc<Runtime>,
     /// How many times more to read from disk: little was left of what was read before.
     fetch_growth: usize,
     /// Who was told to wait.
@@ -116,10 +113,9 @@ pub(crate) struct Leasing {
 }
 
 impl Leasing {
-    pub(crate) fn new(subscription: Arc<Subscription>, runtime: Arc<Runtime>) -> Self {
+    pub(crate) fn new(subscription: Arc<Subscription>) -> Self {
         Self {
             subscription,
-            runtime,
             fetch_growth: 1,
             waiting: None,
             is_idle: false,
@@ -146,6 +142,7 @@ impl Leasing {
             is_push: want.is_push,
             prefers_fresh: want.prefers_fresh,
             keeps_read: want.keeps_read,
+            fetch: self.fetch_limit(want),
             waker: context.waker(),
         };
         let mut leases = Vec::new();
@@ -160,7 +157,10 @@ impl Leasing {
             Step::Wait => self.is_idle = true,
             Step::WaitForFetch { is_own } => self.is_reading = is_own,
             Step::Yield => context.waker().wake_by_ref(),
-            Step::Fetch(from) => self.start_fetch(from, want),
+            Step::Fetch => {
+                (self.is_reading, self.has_read) = (true, true);
+                self.fetch_growth = self.fetch_growth.saturating_mul(FETCH_GROWTH);
+            }
         }
         Poll::Pending
     }
@@ -183,41 +183,35 @@ impl Leasing {
         }
     }
 
-    /// Reads in the background: whoever began it may never look at it again.
-    fn start_fetch(&mut self, from: Offset, want: &Want) {
+    /// How much to read from disk, if that is necessary.
+    fn fetch_limit(&self, want: &Want) -> ReadLimit {
         let growth = self.fetch_growth;
         let grown = |least: usize, most: usize| least.max(least.saturating_mul(growth).min(most));
-        let records = grown(want.fetch_records, FETCH_RECORDS_MAX);
-        let bytes = grown(want.fetch_bytes, limits::PULL_BYTES_MAX);
-        self.fetch_growth = self.fetch_growth.saturating_mul(FETCH_GROWTH);
-        let limit = ReadLimit { records, bytes };
-        let read = self.runtime.log.read(self.subscription.topic().id(), from, limit);
-        let subscription = Arc::clone(&self.subscription);
-        (self.is_reading, self.has_read) = (true, true);
-        drop(spawn::named("disk read", async move { subscription.end_fetch(read.await) }));
+        ReadLimit {
+            records: grown(want.fetch_records, FETCH_RECORDS_MAX),
+            bytes: grown(want.fetch_bytes, limits::PULL_BYTES_MAX),
+        }
     }
 }
 
 /// Opens a stream on `subscription`.
 pub(crate) fn stream(
     subscription: Arc<Subscription>,
-    runtime: Arc<Runtime>,
     flow: Flow,
     ack_deadline: Duration,
 ) -> Result<Consumer> {
-    Consumer::new(subscription, runtime, flow, Some(ack_deadline), STREAM_RECORDS_MAX)
+    Consumer::new(subscription, flow, Some(ack_deadline), STREAM_RECORDS_MAX)
 }
 
 /// Leases up to `records_max` records, waiting up to `wait` for the first; none if none came.
 pub(crate) async fn pull(
     subscription: Arc<Subscription>,
-    runtime: Arc<Runtime>,
+    clock: &dyn Clock,
     records_max: usize,
     wait: Duration,
 ) -> Result<Vec<Lease>> {
     let records_max = records_max.min(limits::PULL_MESSAGES_MAX);
-    let clock = Arc::clone(&runtime.clock);
-    let mut consumer = Consumer::new(subscription, runtime, Flow::default(), None, records_max)?;
+    let mut consumer = Consumer::new(subscription, Flow::default(), None, records_max)?;
     let leases = poll_fn(|context| consumer.poll_lease_now(context)).await?;
     if !leases.is_empty() || wait.is_zero() {
         return Ok(leases);

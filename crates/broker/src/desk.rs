@@ -2,7 +2,7 @@
 //!
 //! What an operator has dealt with is kept as progress: one that says which letters were replayed
 //! and one that says which were deleted, made with the first such act, and one for each replay
-//! that runs. They keep no records (RULES A7) and go with their topic. A replay appends the
+//! that runs. They keep no records (LOG-7) and go with their topic. A replay appends the
 //! message and marks the letter in one commit, so that a crash neither loses nor doubles it.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! How many records may be known and wait, over all subscriptions (RULES C5).
+//! How many records may be known and wait, over all subscriptions (LEASE-5).
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

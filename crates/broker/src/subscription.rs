@@ -313,7 +313,7 @@ impl Subscription {
 
     fn forget_consumer(self: &Arc<Self>, state: &mut State, consumer: ConsumerId) {
         state.delivery.close_consumer(consumer);
-        state.fetch.forget(consumer);
+        self.leave_fetch(state, consumer);
         state.waiters.remove(consumer);
         state.waiters.wake_one();
         state.pass_disk_on();

@@ -152,6 +152,12 @@ impl Waiters {
         self.records.turns.len() + self.disk.turns.len()
     }
 
+    /// Whether somebody else than `consumer` would take records if there were any.
+    pub(crate) fn has_others_in_line(&self, consumer: ConsumerId) -> bool {
+        let own = usize::from(self.records.has(consumer)) + usize::from(self.disk.has(consumer));
+        self.in_line() > own
+    }
+
     /// Whether somebody depends on a `check` soon.
     pub(crate) fn needs_check(&self) -> bool {
         !self.owed.is_empty() || (!self.called.is_empty() && self.in_line() > 0)

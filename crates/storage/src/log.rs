@@ -170,7 +170,7 @@ pub trait Listener: Send + Sync {
     fn failed(&self, error: &Error);
 }
 
-/// Says which records are still needed (RULES A7).
+/// Says which records are still needed (LOG-7).
 pub trait Keep: Send + Sync {
     /// The needed offsets inside `range`, ascending and disjoint; nothing for an unknown topic.
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange>;

@@ -1,4 +1,4 @@
-"""Judges what one subscription was given in one life of the server, from RULES C and promise O1.
+"""Judges what one subscription was given in one life of the server, from the LEASE rules of docs/rules.md and promise O1.
 
 Each function takes the leases of a life in the server's order and a `Past`: what is known from
 the lives before. It gives faults, lines that begin with the promise's name, and brings the past up

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: house rules that no other tool checks.
 
+mod citations;
 mod dependencies;
 mod documents;
 mod leftovers;
@@ -32,6 +33,7 @@ pub(crate) fn run() -> Result<()> {
     words::check(&files, &mut faults);
     leftovers::check(&files, &mut faults);
     documents::check(&files, &mut faults);
+    citations::check(&files, &mut faults);
     dependencies::check(&files, &mut faults)?;
     for fault in &faults {
         println!("{fault}");

@@ -245,7 +245,7 @@ impl Broker {
         wait: Duration,
     ) -> Result<Vec<Lease>> {
         let subscription = self.subscription(name)?;
-        consumer::pull(subscription, Arc::clone(&self.runtime), records_max, wait).await
+        consumer::pull(subscription, &*self.runtime.clock, records_max, wait).await
     }
 
     /// Opens a stream of leases with their `ack_deadline`, as many at a time as `flow` allows.
@@ -256,6 +256,6 @@ impl Broker {
         ack_deadline: Duration,
     ) -> Result<Consumer> {
         let subscription = self.subscription(name)?;
-        consumer::stream(subscription, Arc::clone(&self.runtime), flow, ack_deadline)
+        consumer::stream(subscription, flow, ack_deadline)
     }
 }

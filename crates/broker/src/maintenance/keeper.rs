@@ -1,4 +1,4 @@
-//! Says which records are still needed, so that the log may drop the others (RULES A7).
+//! Says which records are still needed, so that the log may drop the others (LOG-7).
 
 use std::collections::HashMap;
 use std::sync::Arc;

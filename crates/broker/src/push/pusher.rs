@@ -105,7 +105,7 @@ impl Pusher {
     ) -> Option<Self> {
         let seeks = subscription.seeks();
         let plan = Plan::new(&shared, &subscription)?;
-        let leasing = Leasing::new(Arc::clone(&subscription), Arc::clone(&shared.runtime));
+        let leasing = Leasing::new(Arc::clone(&subscription));
         Some(Self {
             shared,
             subscription,

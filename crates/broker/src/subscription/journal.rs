@@ -126,7 +126,7 @@ impl Subscription {
 
     /// Whether there is something new for the timer.
     fn note_watch(&self, state: &mut State) -> bool {
-        let is_new = state.check_at.is_none() && state.waiters.needs_check();
+        let is_new = state.check_at.is_none() && state.needs_check();
         if is_new {
             state.check_at = Some(self.runtime.clock.now().plus(PATIENCE));
         }
@@ -158,6 +158,7 @@ impl Subscription {
         }
         if state.check_at.is_some_and(|planned| planned <= now.moment) {
             state.check_at = None;
+            self.finish_fetch(&mut state);
             for silent in state.waiters.check() {
                 state.fetch.forget(silent);
             }

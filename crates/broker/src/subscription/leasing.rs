@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use domain::Offset;
 use domain::delivery::{ConsumerId, Effects, INDEXED_MAX, Lease, LeaseRequest, LeaseStatus};
-use storage::Urgency;
+use domain::{Offset, limits};
+use storage::{ReadLimit, Urgency};
 
 use super::{State, Subscription};
 use crate::error::Result;
@@ -16,14 +16,13 @@ use crate::source::Source;
 pub(crate) enum Step {
     /// Something was leased.
     Leased,
-    /// Older records must be fetched from this offset on; the caller starts that now. The waker is
-    /// called when they are there.
-    Fetch(Offset),
     /// Nothing now; the waker is called when that changes.
     Wait,
     /// Much was looked at and nothing of it could be leased; others get the lock first.
     Yield,
-    /// Records are being fetched from disk, for this consumer or for another; the waker is called
+    /// A read from disk was begun for this consumer; the waker is called when it has ended.
+    Fetch,
+    /// Records are being read from disk, for this consumer or for another; the waker is called
     /// when they are there.
     WaitForFetch { is_own: bool },
 }
@@ -42,6 +41,8 @@ pub(crate) struct Ask<'ask> {
     pub(crate) prefers_fresh: bool,
     /// What was fetched from disk is kept while the consumer waits.
     pub(crate) keeps_read: bool,
+    /// How much to read from disk for it, where that is necessary.
+    pub(crate) fetch: ReadLimit,
     pub(crate) waker: &'ask Waker,
 }
 
@@ -53,9 +54,13 @@ impl Subscription {
         if std::mem::take(&mut ask.has_waited) {
             state.waiters.answer(ask.consumer);
         }
-        let fetched = state.fetch.look(ask.consumer).map_err(Into::into);
+        let fetched = self.look_at_fetch(&mut state, ask.consumer, ask.waker).map_err(Into::into);
         let may_ask = if ask.is_push { Ok(()) } else { self.check_pulled(&state) };
         let step = fetched.and(may_ask).map(|()| self.step(&mut state, ask, out));
+        if !matches!(step, Ok(Step::Fetch | Step::WaitForFetch { .. })) {
+            // It does not wait for what it began to read, and may not look at it for long.
+            self.finish_fetch_of(&mut state, ask.consumer);
+        }
         state.pass_disk_on();
         self.keep_watch(&mut state);
         step
@@ -70,7 +75,7 @@ impl Subscription {
                 return Step::Leased;
             }
             match status {
-                LeaseStatus::Wanted(offset) => return wait_for_disk(state, ask, offset),
+                LeaseStatus::Wanted(offset) => return self.wait_for_disk(state, ask, offset),
                 LeaseStatus::Full => {
                     state.waiters.wait_for_room(ask.consumer, ask.waker);
                     state.waiters.wake_one();
@@ -98,6 +103,22 @@ impl Subscription {
                 }
             }
         }
+    }
+
+    /// The consumer begins to read, or waits for who reads already.
+    fn wait_for_disk(&self, state: &mut State, ask: &Ask<'_>, from: Offset) -> Step {
+        state.waiters.wait_for_disk(ask.consumer, ask.waker);
+        if !state.fetch.may_start(ask.consumer) {
+            return Step::WaitForFetch { is_own: state.fetch.is_for(ask.consumer) };
+        }
+        let limit = if ask.is_push { ask.fetch } else { for_all(ask.fetch, state) };
+        let read = self.runtime.log.read(self.topic.id(), from, limit);
+        state.fetch.start(ask.consumer, read);
+        if let Some(outcome) = state.fetch.poll(ask.consumer, ask.waker) {
+            self.take_read(state, outcome);
+            ask.waker.wake_by_ref();
+        }
+        Step::Fetch
     }
 
     /// Somebody has leases. Whoever stands in line must not depend on that one asking again.
@@ -173,14 +194,11 @@ impl Subscription {
     }
 }
 
-/// The consumer begins to read, or waits for who reads already.
-fn wait_for_disk(state: &mut State, ask: &Ask<'_>, from: Offset) -> Step {
-    state.waiters.wait_for_disk(ask.consumer, ask.waker);
-    if state.fetch.may_start(ask.consumer) {
-        state.fetch.start(ask.consumer);
-        return Step::Fetch(from);
-    }
-    Step::WaitForFetch { is_own: state.fetch.is_for(ask.consumer) }
+/// One read serves all who wait for it.
+fn for_all(limit: ReadLimit, state: &State) -> ReadLimit {
+    let consumers = state.waiters.in_line().max(1);
+    let records = limit.records.saturating_mul(consumers).min(limits::PULL_MESSAGES_MAX);
+    ReadLimit { records: limit.records.max(records), ..limit }
 }
 
 /// What one consumer may take while others wait too: an equal part of what is there.

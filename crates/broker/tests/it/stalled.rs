@@ -203,6 +203,24 @@ async fn one_that_leaves_while_it_reads_leaves_what_is_read_to_others() {
 }
 
 #[tokio::test]
+async fn one_that_is_served_otherwise_while_it_reads_leaves_the_disk_to_others() {
+    let fixture = Fixture::new().await;
+    let topic = fixture.topic().await;
+    fixture.subscription(&topic, "sub").await;
+    fixture.publish(&topic, &["a", "b"]).await;
+    let (mut served, mut other) = (Watched::open(&fixture, 1), Watched::open(&fixture, 0));
+    fixture.log.is_far.store(true, Ordering::SeqCst);
+    assert!(served.ask().is_empty(), "it begins to read");
+    fixture.log.is_far.store(false, Ordering::SeqCst);
+    assert_eq!(texts(&served.ask()), ["a"], "from memory");
+    fixture.log.is_far.store(true, Ordering::SeqCst);
+    assert!(other.ask().is_empty());
+    // No time passes, and the reader does not ask again.
+    until(|| other.is_woken()).await;
+    assert_eq!(texts(&other.ask_all()), ["b"]);
+}
+
+#[tokio::test]
 async fn two_that_read_different_lanes_do_not_take_each_others_records_away() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;

@@ -118,7 +118,7 @@ impl Naive {
         spot.is_skipped || (is_exhausted && !spot.is_spared)
     }
 
-    /// Whether the record's lane stops until an operator decides (C4).
+    /// Whether the record's lane stops until an operator decides (LEASE-4).
     pub(crate) fn is_halted(&self, spot: &Spot) -> bool {
         let halts = spot.lane.is_some() && self.settings.poison == Poison::Halt;
         halts && self.is_given_up(spot) && !spot.is_skipped
@@ -137,7 +137,7 @@ impl Naive {
         self.indexed_max < INDEXED_MAX
     }
 
-    /// Reading ahead may stop when failures outside lanes fill what lanes leave (C5).
+    /// Reading ahead may stop when failures outside lanes fill what lanes leave (LEASE-5).
     fn may_stall(&self) -> bool {
         if !self.forgets() {
             return false;

@@ -217,7 +217,7 @@ impl World {
         assert!(is_right, "{view:?} shows {spot:?}");
     }
 
-    /// Lanes hold no more of the index than half, but the next of each (C5).
+    /// Lanes hold no more of the index than half, but the next of each (LEASE-5).
     fn check_indexed(&self) {
         let naive = &self.naive;
         let waiting = naive.spots.iter().filter(|spot| spot.waits());

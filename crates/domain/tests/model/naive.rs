@@ -165,7 +165,7 @@ impl Naive {
         failures
     }
 
-    /// A delivery of `offset` failed (C2).
+    /// A delivery of `offset` failed (LEASE-2).
     fn fail(&mut self, now: Now, offset: usize) {
         self.spots[offset].failed += 1;
         self.expect_attempt(now, offset, self.spots[offset].failed);
@@ -213,7 +213,7 @@ impl Naive {
         given.for_each(|given| given.has_come_back = true);
     }
 
-    /// Attempts are journaled where a policy needs them (A5).
+    /// Attempts are journaled where a policy needs them (LOG-5).
     fn expect_attempt(&mut self, now: Now, offset: usize, count: u32) {
         let (due_from, due_to) = match &self.settings.retry {
             Some(Backoff::Exponential(retry)) => {

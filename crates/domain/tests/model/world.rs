@@ -52,7 +52,7 @@ struct Journal {
     folded: Progress,
 }
 
-/// Whether a change is flushed before it is answered (A5).
+/// Whether a change is flushed before it is answered (LOG-5).
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Urgency {
     Ride,
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Takes away a record that nobody needs (A7).
+    /// Takes away a record that nobody needs (LOG-7).
     fn trim(&mut self, place: usize) {
         let offset = place % self.naive.spots.len().max(1);
         let Some(spot) = self.naive.spots.get(offset) else { return };

@@ -50,6 +50,11 @@ pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
+/// Lets nobody else write to standard output for as long as this is held.
+pub(super) fn hold_output() -> io::StdoutLock<'static> {
+    io::stdout().lock()
+}
+
 /// Whether standard output is a terminal.
 pub(super) fn is_terminal() -> bool {
     io::stdout().is_terminal()

@@ -1,4 +1,4 @@
-//! Which attempts of a subscription are beyond its bounds (RULES C8).
+//! Which attempts of a subscription are beyond its bounds (LEASE-8).
 
 use std::collections::BTreeSet;
 

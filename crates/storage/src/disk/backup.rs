@@ -1,7 +1,7 @@
 //! Copies a store while it is in use.
 //!
 //! A copy is what a power cut would have left at one moment, and is opened as such. SQLite and
-//! segments name only what is in the log already (RULES A1), so SQLite is copied first and the log
+//! segments name only what is in the log already (LOG-1), so SQLite is copied first and the log
 //! last. In between nothing may be moved, dropped or used again; most of the bytes are copied
 //! before that.
 #![warn(clippy::indexing_slicing)]

@@ -3,6 +3,9 @@
 //! SQLite names only places of the log that are durable already. Every transaction notes the log
 //! position it was made at, so that a store whose log has lost its end is found out.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use domain::{ClockMark, Moment, Offset, SubscriptionId, Timestamp, TopicId, Uptime};
@@ -157,6 +160,7 @@ impl Database {
 
     /// Opens an existing file to look at it only.
     pub(super) fn open_to_read(path: &Path) -> Result<Self> {
+        check_can_be_written(path)?;
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         rows::pretend_columns(&connection)?;
         Ok(Self::of(connection, path))
@@ -361,6 +365,25 @@ impl Database {
         let mut lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
         lines.retain(|line| line != "ok");
         Ok(lines)
+    }
+}
+
+/// `Err` if SQLite would open the file to be read only, which it says when it is to write: a start
+/// fails then, though every page can be read.
+fn check_can_be_written(path: &Path) -> Result<()> {
+    /// Where the header says which version of the format a writer must know.
+    const WRITE_VERSION_AT: usize = 18;
+    /// 1 is the rollback journal, 2 the write-ahead log.
+    const KNOWN: RangeInclusive<u8> = 1..=2;
+    let mut header = [0; WRITE_VERSION_AT + 1];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    match (read, header[WRITE_VERSION_AT]) {
+        (Ok(()), version) if !KNOWN.contains(&version) => {
+            let what = "SQLite's header asks for a newer SQLite to write to the file";
+            Err(super::scan::corrupt(path, WRITE_VERSION_AT as u64, what))
+        }
+        // What is too short or cannot be read, SQLite finds itself.
+        _ => Ok(()),
     }
 }
 

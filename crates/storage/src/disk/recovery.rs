@@ -1,4 +1,4 @@
-//! Opens a store: last checkpoint plus replay of the log (RULES A1, A3, A4).
+//! Opens a store: last checkpoint plus replay of the log (LOG-1, LOG-3, LOG-4).
 //!
 //! Everything is checked before anything is changed, so that a store that is refused stays as it
 //! was found. What is changed then can be done again: killed at any point, the next start does
@@ -210,7 +210,7 @@ impl Replay {
         }
     }
 
-    /// A bad group is the torn tail only if no later group is good (RULES A3). Where groups were
+    /// A bad group is the torn tail only if no later group is good (LOG-3). Where groups were
     /// not synced one by one a power cut may take any of them and leave later ones: the first that
     /// is missing is the end.
     fn end(&mut self, file: &WalFile, scanner: &mut Scanner<'_>) -> Result<()> {
@@ -278,7 +278,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The database may not name what the log does not hold, nor lack what it has lost (RULES A1).
+    /// The database may not name what the log does not hold, nor lack what it has lost (LOG-1).
     fn check(&mut self, stored: &Stored, files: &[Arc<WalFile>]) -> Result<()> {
         let (name, first_group) = match (files.last(), files.first()) {
             (Some(last), Some(first)) => (last.name(), first.header.first_group),
@@ -315,7 +315,7 @@ impl Replay {
 }
 
 /// Up to which group all were synced. Without a note that some were not, that is every one that
-/// has a later one (RULES A3). Otherwise it is what the database was told of, which is synced
+/// has a later one (LOG-3). Otherwise it is what the database was told of, which is synced
 /// before; and what is in a file that is not the last.
 pub(super) fn synced(stored: &Stored, last: Option<&WalFile>) -> u64 {
     if stored.unsynced == 0 {

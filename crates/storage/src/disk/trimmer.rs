@@ -1,4 +1,4 @@
-//! Gives log files back: moves what is needed to segments, drops the rest (RULES A4, A7).
+//! Gives log files back: moves what is needed to segments, drops the rest (LOG-4, LOG-7).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -277,7 +277,7 @@ impl Check {
         }
     }
 
-    /// SQLite may not name what the log does not hold (RULES A1).
+    /// SQLite may not name what the log does not hold (LOG-1).
     fn references(&mut self, stored: &Stored) {
         let newest = sequences(self.disk.as_ref()).ok().and_then(|found| found.last().copied());
         let file = file_name(newest.unwrap_or(stored.lowest_file));

@@ -1,4 +1,4 @@
-//! The log has a bound, and reading goes on while its files are used again (RULES A9).
+//! The log has a bound, and reading goes on while its files are used again (LOG-9).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Every state of the log with every state of the database that can belong to it (RULES A10).
+//! Every state of the log with every state of the database that can belong to it (LOG-10).
 
 use storage::Error;
 use testkit::disk::{Call, Cut};

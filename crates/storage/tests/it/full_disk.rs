@@ -1,4 +1,4 @@
-//! A disk without space: messages are refused, everything else goes on (RULES B).
+//! A disk without space: messages are refused, everything else goes on (FAULT-2).
 
 use std::time::Duration;
 

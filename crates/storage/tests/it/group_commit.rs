@@ -1,4 +1,4 @@
-//! When what is committed becomes durable, visible and answered (RULES A2, A4, A5).
+//! When what is committed becomes durable, visible and answered (LOG-2, LOG-4, LOG-5).
 
 use std::time::Duration;
 

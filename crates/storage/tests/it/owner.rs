@@ -118,7 +118,7 @@ impl Owner {
     /// Queues a commit of appends by topic and changes by subscription.
     ///
     /// The subscriptions stay locked until it is queued: whoever sees the change can rely on its
-    /// being in front of whatever is queued later (RULES A2).
+    /// being in front of whatever is queued later (LOG-2).
     pub(crate) fn queue(
         &mut self,
         appends: &[(usize, &[usize])],

@@ -12,7 +12,7 @@ use rustix::termios::{
 use super::grid::Look;
 use super::screen::Room;
 use crate::cli::Failure;
-use crate::cli::output::{is_terminal, print_bytes, terminal_size};
+use crate::cli::output::{hold_output, is_terminal, print_bytes, terminal_size};
 use crate::cli::serve::Signals;
 
 /// Another screen without a cursor, and back.
@@ -169,7 +169,7 @@ fn watch_signals(before: Option<Termios>) -> Result<(), Failure> {
     std::thread::spawn(move || {
         runtime.block_on(signals.next());
         // Held until the end, so that nothing is drawn on the terminal that was given back.
-        let _alone = io::stdout().lock();
+        let _alone = hold_output();
         restore(before.as_ref());
         std::process::exit(0);
     });

@@ -32,8 +32,17 @@ pub enum Error {
     #[error("revision {0} is the only one of its schema; delete the schema instead")]
     OnlyRevision(crate::RevisionId),
     /// The schema has as many revisions as it may have.
-    #[error("the schema has {} revisions, the most there may be", crate::limits::REVISIONS_MAX)]
+    #[error(
+        "the schema has {} revisions, the most there may be; delete one first",
+        crate::limits::REVISIONS_MAX
+    )]
     TooManyRevisions,
+    /// The project has as many schemas as it may have.
+    #[error(
+        "the project has {} schemas, the most there may be; delete one first",
+        crate::limits::SCHEMAS_PER_PROJECT_MAX
+    )]
+    TooManySchemas,
 }
 
 /// The part of Google's status codes that calls about schemas answer with.
@@ -61,7 +70,7 @@ impl Error {
             Self::NotFound(_) => Status::NotFound,
             Self::AlreadyExists(_) => Status::AlreadyExists,
             Self::OnlyRevision(_) => Status::FailedPrecondition,
-            Self::TooManyRevisions => Status::ResourceExhausted,
+            Self::TooManyRevisions | Self::TooManySchemas => Status::ResourceExhausted,
         }
     }
 }

@@ -36,6 +36,13 @@ pub struct Bound {
     pub number: u64,
 }
 
+impl Bound {
+    /// The revision of that id, which must exist, as an end of a range.
+    pub fn of(schema: &Schema, id: RevisionId) -> Result<Self, Error> {
+        Ok(Self { id, number: schema.revision(Some(id))?.number })
+    }
+}
+
 impl Settings {
     /// Settings as a client asks for them. The revisions must exist, and be in order.
     pub fn new(
@@ -44,11 +51,18 @@ impl Settings {
         first: Option<RevisionId>,
         last: Option<RevisionId>,
     ) -> Result<Self, Error> {
-        let bound = |id: RevisionId| {
-            let revision = schema.revision(Some(id))?;
-            Ok::<_, Error>(Bound { id, number: revision.number })
-        };
+        let bound = |id: RevisionId| Bound::of(schema, id);
         let (first, last) = (first.map(bound).transpose()?, last.map(bound).transpose()?);
+        Self::between(schema, encoding, first, last)
+    }
+
+    /// The same where the ends are known, also if their revisions are gone by now.
+    pub fn between(
+        schema: &Schema,
+        encoding: Encoding,
+        first: Option<Bound>,
+        last: Option<Bound>,
+    ) -> Result<Self, Error> {
         if let (Some(first), Some(last)) = (first, last)
             && first.number > last.number
         {
@@ -139,5 +153,10 @@ impl Validator {
     /// How messages are written.
     pub fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    /// How many revisions a message may be checked against.
+    pub fn revision_count(&self) -> usize {
+        self.accepted.len()
     }
 }

@@ -10,7 +10,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("postrider-domain", &[]),
     ("postrider-schemas", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
-    ("postrider-broker", &["postrider-storage", "postrider-domain"]),
+    ("postrider-broker", &["postrider-storage", "postrider-schemas", "postrider-domain"]),
     ("postrider-wire", &[]),
     ("postrider-consumer", &["postrider-domain", "postrider-wire"]),
     (
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
         &[
             "postrider-broker",
             "postrider-storage",
+            "postrider-schemas",
             "postrider-domain",
             "postrider-wire",
             "postrider-consumer",

@@ -12,7 +12,8 @@ use crate::broker::Broker;
 pub struct AuditAct {
     /// When it was done.
     pub at: Timestamp,
-    /// On which subscription, topic, snapshot or schema; `backups/` and a name for a backup; `clock`.
+    /// On which subscription, topic, snapshot or schema; `backups/` and a name for a backup;
+    /// `clock`.
     pub resource: String,
     /// What was done, in a few words: `release`, `skip`, `replay dead letters`,
     /// `delete dead letters`, `rotate secret`, `change push`, `detach`, `delete`, `backup`,

@@ -7,6 +7,7 @@ import pytest
 from google.protobuf import field_mask_pb2
 from google.pubsub_v1.types import Encoding, Schema, SchemaView
 
+from cli import Cli
 from clients import Clients, numbers
 from statuses import refused
 
@@ -467,3 +468,29 @@ def test_what_is_accepted_while_revisions_change_is_of_an_allowed_one(server):
         texts = len(json.loads(one.message.data)) - 1
         assert definitions[one.message.attributes["googclient_schemarevisionid"]] == texts
     admin.close()
+
+
+def test_the_command_makes_shows_checks_revises_and_deletes_schemas(server, tmp_path):
+    cli = Cli(server, f"cli-schemas-{next(numbers)}")
+    definition, message, bad = (tmp_path / name for name in ("o.avsc", "good.json", "bad.json"))
+    definition.write_text(avro())
+    message.write_bytes(order(3))
+    bad.write_bytes(order("three"))
+    assert cli.ok("schema", "validate", "--file", definition) == "the definition is good\n"
+    cli.ok("schema", "create", "order", "--file", definition)
+    cli.ok("topic", "create", "orders", "--schema", "order", "--encoding", "json")
+    assert "schemas/order in JSON" in cli.ok("topic", "describe", "orders")
+    cli.ok("schema", "validate", "order", "--message", message)
+    refusal = cli.run("schema", "validate", "order", "--message", bad)
+    assert refusal.returncode == 1 and "n: " in refusal.stderr
+    definition.write_text(avro("note"))
+    cli.ok("schema", "commit", "order", "--file", definition)
+    shown = json.loads(cli.ok("schema", "describe", "order", "--json"))
+    assert shown["schema"]["definition"] == avro("note")
+    assert len(shown["revisions"]) == 2
+    first = shown["revisions"][1]["revisionId"]
+    assert avro() in cli.ok("schema", "describe", f"order@{first}")
+    assert "schemas/order" in cli.ok("schema", "list")
+    cli.ok("schema", "delete", "order")
+    assert cli.run("schema", "describe", "order").returncode == 3
+    assert "_deleted-schema_" in cli.ok("topic", "describe", "orders")

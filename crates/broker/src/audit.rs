@@ -12,11 +12,13 @@ use crate::broker::Broker;
 pub struct AuditAct {
     /// When it was done.
     pub at: Timestamp,
-    /// On which subscription, topic or snapshot; `backups/` and a name for a backup; `clock`.
+    /// On which subscription, topic, snapshot or schema; `backups/` and a name for a backup;
+    /// `clock`.
     pub resource: String,
     /// What was done, in a few words: `release`, `skip`, `replay dead letters`,
     /// `delete dead letters`, `rotate secret`, `change push`, `detach`, `delete`, `backup`,
-    /// `confirm clock`.
+    /// `confirm clock`, `commit schema`, `roll back schema`, `delete schema revision`,
+    /// `change schema`.
     pub act: &'static str,
     /// The key of the lane, for acts on one; empty = the one lane of a FIFO subscription.
     pub key: Option<String>,

@@ -1,4 +1,4 @@
-//! The broker: every topic, subscription and snapshot, and the chores beside them.
+//! The broker: every topic, subscription, snapshot and schema, and the chores beside them.
 
 mod copied;
 mod loading;
@@ -14,7 +14,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use domain::{Offset, SnapshotName, SubscriptionName, TopicName};
+use domain::{Offset, SchemaName, SnapshotName, SubscriptionName, TopicName};
 use parking_lot::RwLock;
 use storage::Engine;
 use tokio::sync::{Mutex, oneshot};
@@ -31,6 +31,7 @@ use crate::maintenance::{checkpointer, clock_watcher, expirer};
 use crate::options::Options;
 use crate::push::scheduler::Scheduler;
 use crate::runtime::Runtime;
+use crate::schema::Schema;
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
 use crate::tail::Tail;
@@ -46,6 +47,7 @@ pub struct Broker {
     topics: RwLock<BTreeMap<TopicName, Arc<Topic>>>,
     subscriptions: RwLock<BTreeMap<SubscriptionName, Arc<Subscription>>>,
     pub(crate) snapshots: RwLock<BTreeMap<SnapshotName, Arc<Snapshot>>>,
+    pub(crate) schemas: RwLock<BTreeMap<SchemaName, Arc<Schema>>>,
     /// Serialises changes of definitions; holds what goes with them.
     pub(crate) admin: Mutex<Admin>,
     pub(crate) push: Scheduler,
@@ -90,6 +92,7 @@ impl Broker {
             topics: RwLock::default(),
             subscriptions: RwLock::default(),
             snapshots: RwLock::default(),
+            schemas: RwLock::default(),
             admin: Mutex::default(),
             push,
             live,
@@ -216,7 +219,7 @@ impl Broker {
     }
 }
 
-fn broken_off() -> Error {
+pub(crate) fn broken_off() -> Error {
     let why = std::io::Error::other("the change was broken off");
     Error::Storage(storage::Error::Indeterminate(Arc::new(why)))
 }

@@ -3,6 +3,7 @@
 mod alerts;
 mod push;
 mod replay;
+mod schema;
 mod snapshot;
 mod subscription;
 
@@ -14,6 +15,7 @@ use domain::{Invalid, Offset, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use replay::StoredReplay;
+pub(crate) use schema::{StoredCheck, StoredSchema};
 pub(crate) use snapshot::StoredSnapshot;
 pub(crate) use subscription::StoredSubscription;
 
@@ -29,8 +31,11 @@ pub enum Unreadable {
     /// A progress that is none.
     #[error("the progress in it is not readable")]
     Progress,
-    /// A word of a replay that this version does not know.
-    #[error("the replay says {0:?}, which this version does not know")]
+    /// Revisions that no schema can have.
+    #[error("the revisions in it are not in order")]
+    Revisions,
+    /// A word of a definition that this version does not know.
+    #[error("it says {0:?}, which this version does not know")]
     Word(String),
 }
 
@@ -42,6 +47,8 @@ struct TopicForm {
     first_offset: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     kept_since_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schema: Option<schema::CheckForm>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -56,6 +63,8 @@ pub(crate) struct StoredTopic {
     /// What was published before is not kept for the topic's sake, however young it is: its
     /// retention did not cover it when it was asked for.
     pub(crate) kept_since: Timestamp,
+    /// What its messages must look like.
+    pub(crate) schema: Option<StoredCheck>,
 }
 
 impl StoredTopic {
@@ -65,6 +74,7 @@ impl StoredTopic {
             message_retention_ms: self.settings.message_retention.map(millis),
             first_offset: self.first.0,
             kept_since_us: self.kept_since.0,
+            schema: self.schema.as_ref().map(Into::into),
         };
         Ok(serde_json::to_vec(&form)?.into())
     }
@@ -77,7 +87,8 @@ impl StoredTopic {
             ..domain::Topic::new(TopicName::parse("name", name)?)
         };
         let kept_since = Timestamp(form.kept_since_us);
-        Ok(Self { settings, first: Offset(form.first_offset), kept_since })
+        let schema = form.schema.map(schema::CheckForm::read).transpose()?;
+        Ok(Self { settings, first: Offset(form.first_offset), kept_since, schema })
     }
 }
 
@@ -97,11 +108,21 @@ mod tests {
             ..domain::Topic::new(TopicName::parse("name", "projects/p/topics/orders").unwrap())
         };
         let kept_since = Timestamp(7);
-        let stored = StoredTopic { settings: settings.clone(), first: Offset(5), kept_since };
+        let schema = Some(schema::tests::check());
+        let stored =
+            StoredTopic { settings: settings.clone(), first: Offset(5), kept_since, schema };
         let value = stored.encode().unwrap();
         let back = StoredTopic::decode(settings.name.as_str(), &value).unwrap();
+        assert_eq!(back.schema, stored.schema);
         let parts = (back.settings, back.first, back.kept_since);
         assert_eq!(parts, (settings, Offset(5), Timestamp(7)));
+    }
+
+    #[test]
+    fn a_topic_of_the_first_version_still_reads() {
+        let value = br#"{"labels":{},"first_offset":5}"#;
+        let read = StoredTopic::decode("projects/p/topics/orders", value).unwrap();
+        assert_eq!((read.first, read.schema), (Offset(5), None));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use domain::Invalid;
 
 use crate::definition::Unreadable;
+use crate::schema::Rejected;
 
 /// What a name in an error stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Resource {
     Subscription,
     /// A snapshot.
     Snapshot,
+    /// A schema.
+    Schema,
     /// A message in a dead letter topic.
     DeadLetter,
     /// A replay of dead letters.
@@ -27,6 +30,7 @@ impl std::fmt::Display for Resource {
             Self::Topic => "topic",
             Self::Subscription => "subscription",
             Self::Snapshot => "snapshot",
+            Self::Schema => "schema",
             Self::DeadLetter => "dead letter",
             Self::Replay => "replay",
         })
@@ -54,6 +58,18 @@ pub enum Error {
     /// The resource is not in a state in which this can be done; the text says why.
     #[error("{0}")]
     FailedPrecondition(String),
+    /// Something asked of a schema breaks a rule.
+    #[error(transparent)]
+    Schema(#[from] schemas::Error),
+    /// A message is not as its schema says.
+    #[error(transparent)]
+    Rejected(Box<Rejected>),
+    /// The topic's schema is gone, so that no message can be as it says.
+    #[error(
+        "the schema of topic {0} was deleted; set another with schema_settings, or clear \
+         schema_settings so that messages are not checked"
+    )]
+    SchemaDeleted(String),
     /// The disk has no space for messages.
     #[error("no space left for new messages; free disk space or acknowledge what is stored")]
     Full,

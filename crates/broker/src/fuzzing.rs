@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use domain::push::Endpoint;
 
-use crate::definition::{StoredReplay, StoredSnapshot, StoredSubscription, StoredTopic};
+use crate::definition::{
+    StoredReplay, StoredSchema, StoredSnapshot, StoredSubscription, StoredTopic,
+};
 use crate::push::guard::Guard;
 
 pub use crate::push::sender::fuzzing::answer;
@@ -15,6 +17,7 @@ pub fn definition(input: &[u8]) -> String {
     const TOPIC: &str = "projects/p/topics/t";
     const SUBSCRIPTION: &str = "projects/p/subscriptions/s";
     const SNAPSHOT: &str = "projects/p/snapshots/n";
+    const SCHEMA: &str = "projects/p/schemas/order";
     [
         twice(input, |bytes| StoredTopic::decode(TOPIC, bytes), StoredTopic::encode),
         twice(
@@ -23,6 +26,11 @@ pub fn definition(input: &[u8]) -> String {
             StoredSubscription::encode,
         ),
         twice(input, |bytes| StoredSnapshot::decode(SNAPSHOT, bytes), StoredSnapshot::encode),
+        twice(
+            input,
+            |bytes| StoredSchema::decode(SCHEMA, bytes),
+            |stored| StoredSchema::encode(&stored.0),
+        ),
         twice(input, StoredReplay::decode, StoredReplay::encode),
     ]
     .join("; ")

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use domain::{Now, Timestamp};
 use parking_lot::Mutex;
 use storage::{Engine, MessageLog};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::clock::Clock;
 use crate::damaged::Damaged;
@@ -21,6 +21,7 @@ use crate::index::Index;
 use crate::maintenance::upkeep::Upkeep;
 use crate::options::Options;
 use crate::push::attempts::Attempts;
+use crate::schema::COMPILING_MAX;
 use crate::subscription::Subscription;
 use crate::timers::Timers;
 
@@ -41,6 +42,8 @@ pub(crate) struct Runtime {
     pub(crate) expiries: Expiries,
     pub(crate) attempts: Attempts,
     pub(crate) delivery_log: DeliveryLog,
+    /// Who may read definitions of schemas, so that they never take all processors.
+    pub(crate) compiling: Arc<Semaphore>,
     /// Whose oldest record is looked up next.
     pub(crate) oldest_turn: AtomicUsize,
     closing: AtomicBool,
@@ -65,6 +68,7 @@ impl Runtime {
             letters: Notify::new(),
             damaged: Damaged::default(),
             expiries: Expiries::default(),
+            compiling: Arc::new(Semaphore::new(COMPILING_MAX)),
             oldest_turn: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),

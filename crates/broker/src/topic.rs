@@ -16,6 +16,7 @@ use crate::desk::Desk;
 use crate::error::{Error, Resource, Result};
 use crate::figures::TopicFigures;
 use crate::runtime::Runtime;
+use crate::schema::{Check, TopicSchema};
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
 
@@ -29,6 +30,9 @@ pub struct Topic {
     kept_since: AtomicU64,
     runtime: Arc<Runtime>,
     settings: Mutex<Versioned>,
+    check: Mutex<Option<Arc<Check>>>,
+    /// Whether `check` holds anything, so that a publish without a schema takes no lock.
+    has_check: AtomicBool,
     end: Mutex<End>,
     subscriptions: Mutex<Vec<Arc<Subscription>>>,
     snapshots: Mutex<Vec<Arc<Snapshot>>>,
@@ -86,6 +90,8 @@ impl Topic {
             kept_since: AtomicU64::new(kept_since.0),
             runtime,
             settings: Mutex::new(settings),
+            check: Mutex::default(),
+            has_check: AtomicBool::new(false),
             end: Mutex::new(End {
                 next: claim.next,
                 last_publish_time: claim.last_publish_time.max(kept_since),
@@ -142,6 +148,21 @@ impl Topic {
     pub(crate) fn set_settings(&self, settings: Versioned) {
         *self.settings.lock() = settings;
         self.note_retention();
+    }
+
+    /// What its messages must look like, if that is said.
+    pub fn schema(&self) -> Option<TopicSchema> {
+        self.check().map(|check| check.shown())
+    }
+
+    pub(crate) fn check(&self) -> Option<Arc<Check>> {
+        self.check.lock().clone()
+    }
+
+    pub(crate) fn set_check(&self, check: Option<Arc<Check>>) {
+        let mut current = self.check.lock();
+        self.has_check.store(check.is_some(), Ordering::SeqCst);
+        *current = check;
     }
 
     /// The offset that the next record gets.
@@ -284,10 +305,16 @@ impl Topic {
         }
     }
 
-    /// Appends `messages` in one commit and returns their offsets once they are durable.
-    pub async fn publish(&self, messages: Vec<Message>) -> Result<OffsetRange> {
+    /// Appends `messages` in one commit and returns their offsets once they are durable. If the
+    /// topic has a schema, all of them must be of it.
+    pub async fn publish(&self, mut messages: Vec<Message>) -> Result<OffsetRange> {
         if !self.runtime.log.has_room() {
             self.wait_for_room().await?;
+        }
+        if self.has_check.load(Ordering::SeqCst)
+            && let Some(check) = self.check()
+        {
+            messages = check.pass(&self.runtime, &self.name, messages).await?;
         }
         let count = messages.len() as u64;
         let (first, receipt) = self.queue(messages, Vec::new())?;

@@ -35,6 +35,19 @@ impl Message {
     }
 }
 
+/// The attribute that names the schema a message was checked against. This and the next two are
+/// Google's, and only the server sets them.
+pub const SCHEMA_NAME: &str = "googclient_schemaname";
+/// The attribute that says how such a message is written: `JSON` or `BINARY`.
+pub const SCHEMA_ENCODING: &str = "googclient_schemaencoding";
+/// The attribute that names the revision of the schema that accepted such a message.
+pub const SCHEMA_REVISION: &str = "googclient_schemarevisionid";
+
+/// Whether an attribute is one that only the server sets.
+pub fn is_set_by_server(key: &str) -> bool {
+    [SCHEMA_NAME, SCHEMA_ENCODING, SCHEMA_REVISION].contains(&key)
+}
+
 const DATA: u8 = 0x0a;
 const ATTRIBUTE: u8 = 0x12;
 const ID: u8 = 0x1a;

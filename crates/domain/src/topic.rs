@@ -57,8 +57,41 @@ pub enum Field {
     Labels,
     /// `message_retention_duration`.
     MessageRetention,
+    /// `schema_settings`, all of it.
+    Schema,
+    /// One field of `schema_settings`.
+    SchemaPart(SchemaField),
     /// A field of Google's that only its default value is accepted for, by its wire name.
     NotBuilt(&'static str),
+}
+
+/// A field of `schema_settings`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaField {
+    /// Which schema.
+    Schema,
+    /// How messages are written.
+    Encoding,
+    /// The oldest revision that is accepted.
+    FirstRevision,
+    /// The newest revision that is accepted.
+    LastRevision,
+}
+
+impl SchemaField {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::Schema, Self::Encoding, Self::FirstRevision, Self::LastRevision];
+
+    /// Its path in an update mask.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Schema => "schema_settings.schema",
+            Self::Encoding => "schema_settings.encoding",
+            Self::FirstRevision => "schema_settings.first_revision_id",
+            Self::LastRevision => "schema_settings.last_revision_id",
+        }
+    }
 }
 
 const FIXED: [&str; 4] = ["name", "satisfies_pzs", "state", "tags"];
@@ -72,16 +105,19 @@ pub fn is_fixed(path: &str) -> bool {
 impl Field {
     /// Reads one path of an update mask. Refuses fields that cannot be changed or do not exist.
     pub fn parse(path: &str) -> Result<Self, Invalid> {
-        const NOT_BUILT: [&str; 5] = [
+        const NOT_BUILT: [&str; 4] = [
             "ingestion_data_source_settings",
             "kms_key_name",
             "message_storage_policy",
             "message_transforms",
-            "schema_settings",
         ];
+        if let Some(part) = SchemaField::ALL.into_iter().find(|part| part.path() == path) {
+            return Ok(Self::SchemaPart(part));
+        }
         match path {
             "labels" => Ok(Self::Labels),
             "message_retention_duration" => Ok(Self::MessageRetention),
+            "schema_settings" => Ok(Self::Schema),
             _ => match NOT_BUILT.into_iter().find(|known| is_path_of(path, known)) {
                 Some(known) => Ok(Self::NotBuilt(known)),
                 None => Err(bad_path(path, &FIXED, "topic")),
@@ -162,16 +198,21 @@ mod tests {
     fn masks_name_known_fields_only() {
         assert_eq!(Field::parse("labels").unwrap(), Field::Labels);
         assert_eq!(Field::parse("message_retention_duration").unwrap(), Field::MessageRetention);
+        assert_eq!(Field::parse("schema_settings").unwrap(), Field::Schema);
         assert_eq!(
             Field::parse("schema_settings.encoding").unwrap(),
-            Field::NotBuilt("schema_settings")
+            Field::SchemaPart(SchemaField::Encoding)
+        );
+        assert_eq!(
+            Field::parse("message_storage_policy.x").unwrap(),
+            Field::NotBuilt("message_storage_policy")
         );
         for fixed in ["name", "state", "tags"] {
             let error = Field::parse(fixed).unwrap_err();
             assert_eq!(error.field, "update_mask");
             assert!(error.problem.contains("cannot be changed"), "{error}");
         }
-        for unknown in ["", "label", "labels.team", "retention", "schema_settingsx"] {
+        for unknown in ["", "label", "labels.team", "retention", "schema_settings.x"] {
             let error = Field::parse(unknown).unwrap_err();
             assert!(error.problem.contains("not a field"), "{error}");
         }

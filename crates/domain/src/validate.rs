@@ -9,18 +9,24 @@ use crate::limits::{
     LABELS_MAX, MESSAGE_DATA_BYTES_MAX, ORDERING_KEY_BYTES_MAX, PUBLISH_MESSAGES_MAX,
     PUBLISH_MESSAGES_MIN, REQUEST_BYTES_MAX, RETENTION_MAX, RETENTION_MIN,
 };
-use crate::message::Message;
+use crate::message::{Message, is_set_by_server};
 
 /// Labels that begin like this are settings of ours, or refused.
 pub const RESERVED_LABEL_PREFIX: &str = "postrider-";
 
-/// Checks all messages of one publish. One bad message refuses them all.
-pub fn publish(messages: &[Message]) -> Result<(), Invalid> {
+/// Checks all messages of one publish. One bad message refuses them all. Attributes that only the
+/// server sets are dropped, as Google ignores what only it sets: whoever forwards a message that
+/// was checked against a schema passes them on, and nobody can claim them.
+pub fn publish(messages: &mut [Message]) -> Result<(), Invalid> {
     publish_count(messages.len())?;
     let mut bytes = 0;
-    for (index, message) in messages.iter().enumerate() {
-        if let Err((part, problem)) = check_message(message) {
-            return Err(Invalid::new(format!("messages[{index}]{part}"), problem));
+    for (index, message) in messages.iter_mut().enumerate() {
+        match check_message(message) {
+            Ok(false) => {}
+            Ok(true) => message.attributes.retain(|key, _| !is_set_by_server(key)),
+            Err((part, problem)) => {
+                return Err(Invalid::new(format!("messages[{index}]{part}"), problem));
+            }
         }
         bytes += message.content_bytes();
     }
@@ -48,7 +54,8 @@ pub fn publish_count(count: usize) -> Result<(), Invalid> {
 /// The part of the message at fault, and what is wrong with it.
 type Fault = (String, String);
 
-fn check_message(message: &Message) -> Result<(), Fault> {
+/// Whether it has attributes that only the server sets.
+fn check_message(message: &Message) -> Result<bool, Fault> {
     if message.data.is_empty() && message.attributes.is_empty() {
         return Err(fault("", "a message needs data or at least one attribute"));
     }
@@ -61,10 +68,15 @@ fn check_message(message: &Message) -> Result<(), Fault> {
             format!("{count} attributes, at most {ATTRIBUTES_MAX} are allowed"),
         ));
     }
-    message.attributes.iter().try_for_each(|(key, value)| check_attribute(key, value))
+    let mut has_servers = false;
+    for (key, value) in &message.attributes {
+        has_servers |= check_attribute(key, value)?;
+    }
+    Ok(has_servers)
 }
 
-fn check_attribute(key: &str, value: &str) -> Result<(), Fault> {
+/// Whether it is one that only the server sets.
+fn check_attribute(key: &str, value: &str) -> Result<bool, Fault> {
     if key.is_empty() {
         return Err(fault(".attributes", "a key is empty"));
     }
@@ -92,7 +104,7 @@ fn check_attribute(key: &str, value: &str) -> Result<(), Fault> {
             format!("{} bytes, at most {ATTRIBUTE_VALUE_BYTES_MAX} are allowed", value.len()),
         ));
     }
-    Ok(())
+    Ok(key.starts_with("goog") && is_set_by_server(key))
 }
 
 fn within(field: &str, bytes: usize, bytes_max: usize) -> Result<(), Fault> {
@@ -194,40 +206,40 @@ mod tests {
     }
 
     fn field_at_fault(message: Message) -> String {
-        publish(&[data(1), message]).unwrap_err().field
+        publish(&mut [data(1), message]).unwrap_err().field
     }
 
     #[test]
     fn one_to_a_thousand_messages_go_into_one_publish() {
-        assert_eq!(publish(&[]).unwrap_err().field, "messages");
-        assert!(publish(&vec![data(1); 1_000]).is_ok());
-        assert_eq!(publish(&vec![data(1); 1_001]).unwrap_err().field, "messages");
+        assert_eq!(publish(&mut []).unwrap_err().field, "messages");
+        assert!(publish(&mut vec![data(1); 1_000]).is_ok());
+        assert_eq!(publish(&mut vec![data(1); 1_001]).unwrap_err().field, "messages");
     }
 
     #[test]
     fn a_message_needs_data_or_an_attribute() {
         assert_eq!(field_at_fault(Message::default()), "messages[1]");
-        assert!(publish(&[with_attribute("k", "")]).is_ok());
+        assert!(publish(&mut [with_attribute("k", "")]).is_ok());
         let key_only = Message { ordering_key: "k".to_owned(), ..Message::default() };
         assert_eq!(field_at_fault(key_only), "messages[1]");
     }
 
     #[test]
     fn data_is_at_most_ten_megabytes() {
-        assert!(publish(&[data(10_000_000)]).is_ok());
+        assert!(publish(&mut [data(10_000_000)]).is_ok());
         assert_eq!(field_at_fault(data(10_000_001)), "messages[1].data");
     }
 
     #[test]
     fn all_messages_together_fit_into_one_request() {
-        assert!(publish(&[data(5_242_880), data(5_242_880)]).is_ok());
-        assert_eq!(publish(&[data(5_242_880), data(5_242_881)]).unwrap_err().field, "messages");
+        assert!(publish(&mut [data(5_242_880), data(5_242_880)]).is_ok());
+        assert_eq!(publish(&mut [data(5_242_880), data(5_242_881)]).unwrap_err().field, "messages");
     }
 
     #[test]
     fn ordering_keys_are_at_most_1024_bytes() {
         let with_key = |bytes| Message { ordering_key: "k".repeat(bytes), ..data(1) };
-        assert!(publish(&[with_key(1_024)]).is_ok());
+        assert!(publish(&mut [with_key(1_024)]).is_ok());
         assert_eq!(field_at_fault(with_key(1_025)), "messages[1].ordering_key");
     }
 
@@ -237,24 +249,33 @@ mod tests {
             attributes: (0..count).map(|i| (format!("k{i}"), String::new())).collect(),
             ..Message::default()
         };
-        assert!(publish(&[with_attributes(100)]).is_ok());
+        assert!(publish(&mut [with_attributes(100)]).is_ok());
         assert_eq!(field_at_fault(with_attributes(101)), "messages[1].attributes");
     }
 
     #[test]
     fn attribute_keys_are_1_to_256_bytes_and_not_googles() {
-        assert!(publish(&[with_attribute(&"k".repeat(256), "v")]).is_ok());
+        assert!(publish(&mut [with_attribute(&"k".repeat(256), "v")]).is_ok());
         assert_eq!(field_at_fault(with_attribute("", "v")), "messages[1].attributes");
         let long = field_at_fault(with_attribute(&"k".repeat(257), "v"));
         assert!(long.starts_with("messages[1].attributes[\"kkk") && long.len() < 80, "{long}");
         let reserved = with_attribute("google", "v");
         assert_eq!(field_at_fault(reserved), r#"messages[1].attributes["google"]"#);
-        assert!(publish(&[with_attribute("googclient_traceparent", "v")]).is_ok());
+        assert!(publish(&mut [with_attribute("googclient_traceparent", "v")]).is_ok());
+    }
+
+    #[test]
+    fn what_only_the_server_sets_is_dropped() {
+        let mut messages = ["googclient_schemaname", "googclient_schemarevisionid", "colour"]
+            .map(|key| Message { data: Bytes::from_static(b"x"), ..with_attribute(key, "v") });
+        publish(&mut messages).unwrap();
+        let kept: Vec<usize> = messages.iter().map(|one| one.attributes.len()).collect();
+        assert_eq!(kept, [0, 0, 1]);
     }
 
     #[test]
     fn attribute_values_are_at_most_1024_bytes() {
-        assert!(publish(&[with_attribute("k", &"v".repeat(1_024))]).is_ok());
+        assert!(publish(&mut [with_attribute("k", &"v".repeat(1_024))]).is_ok());
         let long = with_attribute("k", &"v".repeat(1_025));
         assert_eq!(field_at_fault(long), r#"messages[1].attributes["k"]"#);
     }

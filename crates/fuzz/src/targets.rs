@@ -4,6 +4,7 @@ mod addresses;
 mod disk;
 mod filters;
 mod names;
+mod schemas;
 mod seeds;
 mod wires;
 
@@ -23,7 +24,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub static TARGETS: [Target; 16] = [
+pub static TARGETS: [Target; 20] = [
     Target {
         name: "log_file",
         what: "a log file: header, groups, frames, records",
@@ -136,6 +137,34 @@ pub static TARGETS: [Target; 16] = [
         seeds: seeds::JSON,
         words: seeds::JSON_WORDS,
     },
+    Target {
+        name: "avro_definition",
+        what: "definitions of schemas in Avro",
+        run: schemas::avro_definition,
+        seeds: schemas::AVRO_DEFINITIONS,
+        words: schemas::AVRO_WORDS,
+    },
+    Target {
+        name: "avro_message",
+        what: "messages of an Avro schema, in both encodings",
+        run: schemas::avro_message,
+        seeds: schemas::AVRO_MESSAGES,
+        words: schemas::AVRO_MESSAGE_WORDS,
+    },
+    Target {
+        name: "protobuf_definition",
+        what: "definitions of schemas in Protocol Buffers",
+        run: schemas::protobuf_definition,
+        seeds: schemas::PROTOBUF_DEFINITIONS,
+        words: schemas::PROTOBUF_WORDS,
+    },
+    Target {
+        name: "protobuf_message",
+        what: "messages of a Protobuf schema, in both encodings",
+        run: schemas::protobuf_message,
+        seeds: schemas::PROTOBUF_MESSAGES,
+        words: schemas::PROTOBUF_MESSAGE_WORDS,
+    },
 ];
 
 /// The target of that name.
@@ -202,7 +231,8 @@ mod tests {
 
     each_target! {
         log_file progress definitions filter cel names proto_json rest envelope token address
-        answer live tokens_given_out config json
+        answer live tokens_given_out config json avro_definition avro_message protobuf_definition
+        protobuf_message
     }
 
     /// Seeds that are refused at once lead nowhere.
@@ -217,6 +247,10 @@ mod tests {
             ("envelope", "read"),
             ("log_file", "message"),
             ("answer", "200"),
+            ("avro_definition", "read"),
+            ("avro_message", "good"),
+            ("protobuf_definition", "read"),
+            ("protobuf_message", "good"),
         ] {
             let target = find(name).unwrap();
             let said: Vec<String> = target.seeds.iter().map(|seed| (target.run)(seed)).collect();

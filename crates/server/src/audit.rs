@@ -72,6 +72,7 @@ impl Audit for AuditFile {
         let resource = match act.resource.split('/').nth(2) {
             Some("topics") => "topic",
             Some("snapshots") => "snapshot",
+            Some("schemas") => "schema",
             Some(_) => "subscription",
             None if act.resource.starts_with("backups/") => "backup",
             None => "resource",
@@ -181,6 +182,7 @@ mod tests {
             ("projects/subscriptions/topics/t", "topic"),
             ("projects/topics/subscriptions/s", "subscription"),
             ("projects/p/snapshots/s", "snapshot"),
+            ("projects/p/schemas/s", "schema"),
             ("backups/before", "backup"),
         ] {
             audit.record(&AuditAct { resource: resource.to_owned(), ..act("") });

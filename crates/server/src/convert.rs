@@ -6,6 +6,7 @@
 pub(crate) mod alerts;
 mod policy;
 mod push;
+mod schema;
 mod snapshot;
 mod subscription;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use wire::protobuf;
 use wire::pubsub;
 
 pub(crate) use push::{SigningAsk, secret_set};
+pub(crate) use schema::{View, definition_from_wire, encoding_from_wire, schema_to_wire};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
 pub(crate) use subscription::{
     Extras, is_unchanged, subscription_change, subscription_from_wire, subscription_to_wire,

@@ -1,8 +1,9 @@
 //! Which status a client sees for what went wrong: Google's code, and the words.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use broker::Error;
+use broker::{Error, Rejected};
 use domain::{Invalid, live};
 use tonic::{Code, Status};
 use wire::json::JsonError;
@@ -33,11 +34,11 @@ impl Refusal {
     pub(crate) fn no_such_call(service: &str, call: &str) -> Self {
         const SHOWN_MAX: usize = 200;
         let missing = match service {
-            "google.pubsub.v1.SchemaService" => "this server has no schemas yet",
             "google.iam.v1.IAMPolicy" => {
                 "this server has no access policies yet; whoever reaches it may do everything"
             }
             "google.pubsub.v1.Publisher"
+            | "google.pubsub.v1.SchemaService"
             | "google.pubsub.v1.Subscriber"
             | "postrider.live.v1.Live" => "the service has no such call here",
             _ => "this server has no such service",
@@ -68,6 +69,31 @@ impl Refusal {
         };
         let problem = "some ack ids are void: their leases are over, or they never were ack ids";
         Self { info: Some(Box::new(info)), ..Self::new(Code::InvalidArgument, problem) }
+    }
+
+    /// A message that is not as its schema says, with Google's words for it.
+    fn rejected(rejected: &Rejected) -> Self {
+        let Rejected { schema, rejection, .. } = rejected;
+        let mut metadata = BTreeMap::new();
+        let mut put = |key: &str, value: String| metadata.insert(key.to_owned(), value);
+        put("message", "Message failed schema validation".to_owned());
+        if let Some(schema) = schema {
+            let last = rejection.revision.map(|id| format!("revision_id={id}"));
+            let info = format!(
+                "Could not validate message with any schema revision for schema: {schema}, last \
+                 checked revision: {} failed with status: {}",
+                last.unwrap_or_else(|| "none".to_owned()),
+                rejection.problem
+            );
+            put("revisionInfo", info);
+        }
+        let info = ErrorInfo {
+            reason: rejection.reason().to_owned(),
+            domain: "pubsub.googleapis.com".to_owned(),
+            metadata,
+        };
+        let text = rejected.to_string();
+        Self { info: Some(Box::new(info)), ..Self::new(Code::InvalidArgument, text) }
     }
 
     /// The cause by its name, if it has one.
@@ -165,6 +191,10 @@ impl From<Error> for Refusal {
             Error::Forbidden(invalid) => {
                 return Self { code: Code::PermissionDenied, ..invalid.clone().into() };
             }
+            Error::Schema(schemas::Error::Request(invalid)) => return invalid.clone().into(),
+            Error::Schema(refused) => schema_code(refused.status()),
+            Error::Rejected(rejected) => return Self::rejected(rejected),
+            Error::SchemaDeleted(_) => Code::InvalidArgument,
             Error::NotFound(..) => Code::NotFound,
             Error::AlreadyExists(..) => Code::AlreadyExists,
             Error::Contended(..) => Code::Aborted,
@@ -194,6 +224,16 @@ pub(crate) fn live_http_code(refusal: &live::Refusal, registers: bool) -> http::
         live::Refusal::GatewayQuota(..)
         | live::Refusal::TenantQuota(..)
         | live::Refusal::GlobalQuota(_) => Http::TOO_MANY_REQUESTS,
+    }
+}
+
+fn schema_code(status: schemas::Status) -> Code {
+    match status {
+        schemas::Status::InvalidArgument => Code::InvalidArgument,
+        schemas::Status::NotFound => Code::NotFound,
+        schemas::Status::AlreadyExists => Code::AlreadyExists,
+        schemas::Status::FailedPrecondition => Code::FailedPrecondition,
+        schemas::Status::ResourceExhausted => Code::ResourceExhausted,
     }
 }
 

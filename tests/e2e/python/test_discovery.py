@@ -17,7 +17,8 @@ def channel(server):
 
 def test_health_says_serving(channel):
     health = health_pb2_grpc.HealthStub(channel)
-    for service in ("", "google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber"):
+    for service in ("", "Publisher", "Subscriber", "SchemaService"):
+        service = service and f"google.pubsub.v1.{service}"
         answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 

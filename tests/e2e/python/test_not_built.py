@@ -23,7 +23,6 @@ def test_a_subscription_setting_that_is_not_built_is_refused(clients, what):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"schema_settings": {"schema": "projects/p/schemas/abc"}},
         {"kms_key_name": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
     ],
     ids=str,
@@ -53,7 +52,6 @@ def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
 def test_a_call_that_is_not_built_is_refused(clients):
     topic = clients.topic()
     for call in (
-        lambda: clients.schemas.get_schema(request={"name": f"{clients.project}/schemas/abc"}),
         lambda: clients.publisher.get_iam_policy(
             request=iam_policy_pb2.GetIamPolicyRequest(resource=topic)
         ),
@@ -61,7 +59,3 @@ def test_a_call_that_is_not_built_is_refused(clients):
         with refused("UNIMPLEMENTED") as raised:
             call()
         assert "is not implemented: this server has no" in str(raised.value)
-
-
-def test_there_are_no_schemas_to_list(clients):
-    assert list(clients.schemas.list_schemas(request={"parent": clients.project})) == []

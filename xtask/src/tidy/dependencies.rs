@@ -6,10 +6,11 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("postrider-domain", &[]),
+    ("postrider-schemas", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
-    ("postrider-broker", &["postrider-storage", "postrider-domain"]),
+    ("postrider-broker", &["postrider-storage", "postrider-schemas", "postrider-domain"]),
     ("postrider-wire", &[]),
     ("postrider-consumer", &["postrider-domain", "postrider-wire"]),
     (
@@ -17,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
         &[
             "postrider-broker",
             "postrider-storage",
+            "postrider-schemas",
             "postrider-domain",
             "postrider-wire",
             "postrider-consumer",
@@ -40,6 +42,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "postrider-broker",
             "postrider-consumer",
             "postrider-domain",
+            "postrider-schemas",
             "postrider-storage",
             "postrider-testkit",
             "postrider-wire",

@@ -10,7 +10,7 @@ use storage::{Entry, Kind};
 use super::topics::OFFSET_FLOOR;
 use super::{Admin, Broker, readable};
 use crate::definition::{
-    StoredReplay, StoredSnapshot, StoredSubscription, StoredTopic, Unreadable,
+    StoredReplay, StoredSchema, StoredSnapshot, StoredSubscription, StoredTopic, Unreadable,
 };
 use crate::error::Result;
 use crate::maintenance::expirer;
@@ -26,10 +26,11 @@ pub fn check_definition(entry: &Entry) -> std::result::Result<(), String> {
         Kind::Topic => StoredTopic::decode(name, value).map(drop),
         Kind::Subscription => StoredSubscription::decode(name, value).map(drop),
         Kind::Snapshot => StoredSnapshot::decode(name, value).map(drop),
+        Kind::Schema => StoredSchema::decode(name, value).map(drop),
         Kind::Replay => StoredReplay::decode(value).map(drop),
         Kind::Mark if name == OFFSET_FLOOR => read_mark::<u64>(value).map(drop),
         Kind::Mark if name == expirer::USED => read_mark::<BTreeMap<u64, u64>>(value).map(drop),
-        Kind::Mark | Kind::Desk | Kind::Schema => Ok(()),
+        Kind::Mark | Kind::Desk => Ok(()),
     };
     read.map_err(|unreadable| unreadable.to_string())
 }
@@ -50,6 +51,10 @@ impl Broker {
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
         if let Some((saved, version)) = self.mark(expirer::USED).await? {
             (used, admin.used_version) = (saved, Some(version));
+        }
+        for entry in self.entries(Kind::Schema).await? {
+            let stored = readable(StoredSchema::decode(&entry.name, &entry.value), &entry.name)?;
+            self.add_schema(&entry, stored.0);
         }
         for entry in self.entries(Kind::Topic).await? {
             self.load_topic(&entry, &admin).await?;
@@ -97,6 +102,7 @@ impl Broker {
         let runtime = Arc::clone(&self.runtime);
         let began = (stored.first, stored.kept_since);
         let topic = Arc::new(Topic::new(id, began, settings, claim, runtime));
+        topic.set_check(stored.schema.map(|check| self.check_as_stored(check)));
         topic.set_dead_letter(admin.dead_letter_topics.contains_key(topic.name()));
         self.tail.add(Arc::clone(&topic));
         self.topics.write().insert(topic.name().clone(), Arc::clone(&topic));

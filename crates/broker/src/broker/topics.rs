@@ -9,6 +9,7 @@ use storage::Kind;
 use super::{Admin, Broker, Page, exists, gone, page, readable};
 use crate::definition::StoredTopic;
 use crate::error::{Error, Resource, Result};
+use crate::schema::SchemaChange;
 use crate::topic::{Topic, Versioned};
 
 /// The name of the mark that no new topic's offsets may fall below: offsets of deleted topics
@@ -18,13 +19,23 @@ pub(super) const OFFSET_FLOOR: &str = "offset-floor";
 impl Broker {
     /// Creates a topic; it exists on stable storage when this returns.
     pub async fn create_topic(&self, settings: domain::Topic) -> Result<Arc<Topic>> {
+        self.create_topic_with(settings, SchemaChange::Leave).await
+    }
+
+    /// The same for a topic whose messages may have to be of a schema.
+    pub async fn create_topic_with(
+        &self,
+        settings: domain::Topic,
+        schema: SchemaChange,
+    ) -> Result<Arc<Topic>> {
         settings.validate()?;
         self.change(|broker| async move {
             let admin = broker.admin.lock().await;
             let name = settings.name.clone();
             let first = Offset(broker.runtime.clock.wall().0).max(admin.offset_floor);
             let kept_since = Timestamp(0);
-            let stored = StoredTopic { settings, first, kept_since };
+            let schema = broker.changed_check(None, schema)?.map(|check| check.stored());
+            let stored = StoredTopic { settings, first, kept_since, schema };
             let value = readable(stored.encode(), name.as_str())?;
             let put = broker.engine.catalogue.put(Kind::Topic, name.as_str(), value, None).await;
             let entry = put.map_err(|error| exists(error, Resource::Topic, name.as_str()))?;
@@ -55,6 +66,16 @@ impl Broker {
         name: &TopicName,
         change: domain::topic::Change,
     ) -> Result<Arc<Topic>> {
+        self.update_topic_with(name, change, SchemaChange::Leave).await
+    }
+
+    /// The same, and changes what its messages must look like.
+    pub async fn update_topic_with(
+        &self,
+        name: &TopicName,
+        change: domain::topic::Change,
+        schema: SchemaChange,
+    ) -> Result<Arc<Topic>> {
         let name = name.clone();
         self.change(|broker| async move {
             let _admin = broker.admin.lock().await;
@@ -62,14 +83,22 @@ impl Broker {
             let Versioned { settings, version } = topic.versioned();
             let settings = change.apply(&settings)?;
             let kept_since = topic.kept_since_with(settings.message_retention);
-            let stored =
-                StoredTopic { settings: settings.clone(), first: topic.first(), kept_since };
+            let before = topic.check();
+            let check = broker.changed_check(before.as_ref(), schema)?;
+            let stored = StoredTopic {
+                settings: settings.clone(),
+                first: topic.first(),
+                kept_since,
+                schema: check.as_ref().map(|check| check.stored()),
+            };
             let value = readable(stored.encode(), name.as_str())?;
             let catalogue = &broker.engine.catalogue;
             let put = catalogue.put(Kind::Topic, name.as_str(), value, Some(version)).await;
             let entry = put.map_err(|error| gone(error, Resource::Topic, name.as_str()))?;
             topic.set_kept_since(kept_since);
             topic.set_settings(Versioned { settings: Arc::new(settings), version: entry.version });
+            broker.audit_check(&name, before.as_deref(), check.as_deref());
+            topic.set_check(check);
             broker.live.look_at(&topic);
             Ok(topic)
         })

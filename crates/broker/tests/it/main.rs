@@ -29,6 +29,7 @@ mod pushing;
 mod resources;
 mod retention;
 mod retries;
+mod schemas;
 mod seeking;
 mod snapshots;
 mod spy;

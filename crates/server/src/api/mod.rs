@@ -11,6 +11,7 @@ mod letters;
 mod live;
 mod paging;
 mod peeking;
+mod schemas;
 mod seek;
 mod snapshots;
 mod subscriptions;

@@ -52,6 +52,23 @@ pub(super) fn offset_of(token: &str) -> Result<Option<Offset>, Invalid> {
     }
 }
 
+/// The token for what comes after the one of that number.
+pub(super) fn number_token(number: u64) -> String {
+    URL_SAFE_NO_PAD.encode(format!("after {number}"))
+}
+
+/// The number that such a token stands for; `None` if there is no token.
+pub(super) fn number_of(token: &str) -> Result<Option<u64>, Invalid> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| String::from_utf8(text).ok());
+    match decoded.and_then(|text| text.strip_prefix("after ")?.parse().ok()) {
+        Some(number) => Ok(Some(number)),
+        None => Err(Invalid::new("page_token", "not a token that a list gave out")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +100,15 @@ mod tests {
         assert_eq!(page_size(1), Ok(1));
         assert_eq!(page_size(1_000_000), Ok(1_000));
         assert_eq!(page_size(-1).unwrap_err().field, "page_size");
+    }
+
+    #[test]
+    fn tokens_of_numbers_come_back() {
+        assert_eq!(number_of(&number_token(7)), Ok(Some(7)));
+        assert_eq!(number_of(""), Ok(None));
+        for bad in ["rubbish", "!!!", &offset_token(Offset(7))] {
+            assert_eq!(number_of(bad).unwrap_err().field, "page_token", "{bad}");
+        }
     }
 
     #[test]

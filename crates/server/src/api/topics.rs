@@ -11,15 +11,15 @@ use crate::status::Result;
 
 impl Api {
     pub(crate) async fn create_topic(&self, request: pubsub::Topic) -> Result<pubsub::Topic> {
-        let topic = convert::topic_from_wire(request)?;
+        let (topic, schema) = convert::topic_from_wire(request)?;
         topic.name.check_not_own("name")?;
-        let created = self.broker.create_topic(topic).await?;
-        Ok(convert::topic_to_wire(&created.settings()))
+        let created = self.broker.create_topic_with(topic, schema).await?;
+        Ok(convert::topic_to_wire(&created))
     }
 
     pub(crate) fn get_topic(&self, request: &pubsub::GetTopicRequest) -> Result<pubsub::Topic> {
         let name = TopicName::parse("topic", &request.topic)?;
-        Ok(convert::topic_to_wire(&self.broker.topic(&name)?.settings()))
+        Ok(convert::topic_to_wire(&*self.broker.topic(&name)?))
     }
 
     pub(crate) async fn update_topic(
@@ -31,15 +31,16 @@ impl Api {
         name.check_not_own("topic.name")?;
         let mut paths = request.update_mask.unwrap_or_default().paths;
         if paths.iter().any(|path| is_fixed(path)) {
-            let current = self.broker.topic(&name)?.settings();
-            paths.retain(|path| !convert::is_topic_unchanged(path, &topic, &current));
+            let current = self.broker.topic(&name)?;
+            let settings = current.settings();
+            paths.retain(|path| !convert::is_topic_unchanged(path, &topic, &settings));
             if paths.is_empty() {
                 return Ok(convert::topic_to_wire(&current));
             }
         }
-        let change = convert::topic_change(&topic, &paths)?;
-        let updated = self.broker.update_topic(&name, change).await?;
-        Ok(convert::topic_to_wire(&updated.settings()))
+        let (change, schema) = convert::topic_change(&topic, &paths)?;
+        let updated = self.broker.update_topic_with(&name, change, schema).await?;
+        Ok(convert::topic_to_wire(&updated))
     }
 
     pub(crate) fn list_topics(
@@ -53,7 +54,7 @@ impl Api {
         })?;
         let (topics, next) = self.broker.list_topics(&project, after.as_deref(), size);
         Ok(pubsub::ListTopicsResponse {
-            topics: topics.iter().map(|topic| convert::topic_to_wire(&topic.settings())).collect(),
+            topics: topics.iter().map(|topic| convert::topic_to_wire(topic)).collect(),
             next_page_token: paging::token(next),
         })
     }
@@ -74,16 +75,6 @@ impl Api {
         })
     }
 
-    /// There are none, which clients that list them first may know.
-    pub(crate) fn list_schemas(
-        &self,
-        request: &pubsub::ListSchemasRequest,
-    ) -> Result<pubsub::ListSchemasResponse> {
-        ProjectName::parse("parent", &request.parent)?;
-        paging::page_size(request.page_size)?;
-        Ok(pubsub::ListSchemasResponse::default())
-    }
-
     pub(crate) async fn delete_topic(&self, request: &pubsub::DeleteTopicRequest) -> Result<Empty> {
         let name = TopicName::parse("topic", &request.topic)?;
         name.check_not_own("topic")?;
@@ -97,9 +88,9 @@ impl Api {
     ) -> Result<pubsub::PublishResponse> {
         let topic = TopicName::parse("topic", &request.topic)?;
         topic.check_not_own("topic")?;
-        let messages: Vec<Message> =
+        let mut messages: Vec<Message> =
             request.messages.into_iter().map(convert::message_from_wire).collect();
-        validate::publish(&messages)?;
+        validate::publish(&mut messages)?;
         let offsets = self.broker.publish(&topic, messages).await?;
         let message_ids = (offsets.from.0..offsets.to.0).map(|offset| offset.to_string()).collect();
         Ok(pubsub::PublishResponse { message_ids })

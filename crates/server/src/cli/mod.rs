@@ -25,6 +25,7 @@ mod pull;
 mod receive;
 #[cfg(test)]
 mod reference;
+mod schema;
 mod seek;
 mod serve;
 mod subscription;
@@ -95,6 +96,9 @@ enum Command {
     #[command(subcommand, visible_aliases = ["sub", "subs", "subscriptions"],
               after_help = help(subscription::EXAMPLES))]
     Subscription(subscription::Command),
+    /// Make, list, show, revise and delete schemas; check definitions and messages.
+    #[command(subcommand, visible_alias = "schemas", after_help = help(schema::EXAMPLES))]
+    Schema(schema::Command),
     /// Publish messages: arguments, files, or the lines of standard input.
     #[command(after_help = help(publish::EXAMPLES))]
     Publish(publish::Arguments),
@@ -354,6 +358,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Serve(settings) => serve::run(settings),
         Command::Topic(command) => topic::run(&command),
         Command::Subscription(command) => subscription::run(&command),
+        Command::Schema(command) => schema::run(&command),
         Command::Publish(arguments) => publish::run(&arguments),
         Command::Pull(arguments) => pull::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),

@@ -1,4 +1,4 @@
-//! Names of topics, subscriptions and snapshots: whole ones, and short ones to be completed.
+//! Names of topics and their like: whole ones, and short ones to be completed.
 
 use super::Failure;
 use super::client::At;
@@ -55,6 +55,10 @@ impl At {
 
     pub(super) fn snapshot(&self, text: &str) -> Result<Name, Failure> {
         self.name(text, "snapshots")
+    }
+
+    pub(super) fn schema(&self, text: &str) -> Result<Name, Failure> {
+        self.name(text, "schemas")
     }
 
     /// `projects/{project}`, which must be given.

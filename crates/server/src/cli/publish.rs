@@ -191,7 +191,7 @@ fn cannot_read(file: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot read {}: {error}", file.display()))
 }
 
-fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
     let opened = std::fs::File::open(file).map_err(|error| cannot_read(file, &error))?;
     let mut data = Vec::new();
     let read = opened.take(DATA_BYTES_MAX as u64 + 1).read_to_end(&mut data);

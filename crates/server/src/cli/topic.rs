@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::{At, Client, query};
 use super::names::{Name, path};
+use super::schema::{self, Encoding};
 use super::table::{Table, fact, plain};
 use super::values::{duration, object, pair, seconds, span};
 use super::{Failure, create, print, print_json};
@@ -15,6 +16,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   postrider topic create orders --project demo
   postrider topic create orders --retention 7d --label team=shop
+  postrider topic create orders --schema order --encoding json
   postrider topic create orders --if-not-exists
   postrider topic list --json
   postrider topic describe projects/demo/topics/orders
@@ -48,6 +50,12 @@ pub(super) struct Create {
     /// A label; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
+    /// The schema that its messages must be of
+    #[arg(long, value_name = "SCHEMA", requires = "encoding")]
+    schema: Option<String>,
+    /// How messages of the schema are written
+    #[arg(long, requires = "schema")]
+    encoding: Option<Encoding>,
     /// Where it is there already, leave it as it is and end well
     #[arg(long)]
     if_not_exists: bool,
@@ -113,6 +121,11 @@ fn make(arguments: &Create) -> Result<(), Failure> {
     }
     if !arguments.labels.is_empty() {
         body.insert("labels".to_owned(), object(&arguments.labels));
+    }
+    if let (Some(schema), Some(encoding)) = (&arguments.schema, arguments.encoding) {
+        let schema = arguments.at.schema(schema)?;
+        let settings = json!({"schema": schema.as_str(), "encoding": encoding.as_str()});
+        body.insert("schemaSettings".to_owned(), settings);
     }
     let client = Client::new(&arguments.at)?;
     let created = create::create(&client, &name, &Value::Object(body), arguments.if_not_exists);
@@ -190,6 +203,9 @@ fn description(topic: &Value, subscriptions: &[Value]) -> String {
             let shown = if what == "Retention" { span(&shown) } else { shown };
             fact(&mut text, what, &shown);
         }
+    }
+    if let Some(settings) = topic.get("schemaSettings") {
+        fact(&mut text, "Schema", &schema::told(settings));
     }
     for subscription in subscriptions {
         fact(&mut text, "Subscription", &plain(subscription));

@@ -134,7 +134,6 @@ fn every_topic_setting_that_is_not_built_is_refused_by_name() {
             "message_storage_policy",
         ),
         (pubsub::Topic { kms_key_name: "k".to_owned(), ..plain() }, "kms_key_name"),
-        (pubsub::Topic { schema_settings: Some(Default::default()), ..plain() }, "schema_settings"),
         (
             pubsub::Topic { ingestion_data_source_settings: Some(Default::default()), ..plain() },
             "ingestion_data_source_settings",

@@ -8,7 +8,7 @@ pub(super) enum Called<'path> {
     StreamingPull,
     Live,
     LiveStream,
-    ListSchemas,
+    Schemas,
     /// Health and reflection.
     Other,
     /// A service and a call that are not built.
@@ -52,6 +52,18 @@ const SUBSCRIBER_CALLS: [&str; 15] = [
     "DeleteSnapshot",
     "Seek",
 ];
+const SCHEMA_CALLS: [&str; 10] = [
+    "GetSchema",
+    "ValidateMessage",
+    "ListSchemas",
+    "ListSchemaRevisions",
+    "CreateSchema",
+    "CommitSchema",
+    "RollbackSchema",
+    "DeleteSchemaRevision",
+    "DeleteSchema",
+    "ValidateSchema",
+];
 const LIVE_CALLS: [&str; 3] = ["Heartbeat", "Register", "Delete"];
 
 impl<'path> Called<'path> {
@@ -65,7 +77,7 @@ impl<'path> Called<'path> {
             SUBSCRIBER if SUBSCRIBER_CALLS.contains(&call) => Self::Subscriber,
             LIVE if call == "Stream" => Self::LiveStream,
             LIVE if LIVE_CALLS.contains(&call) => Self::Live,
-            SCHEMAS if call == "ListSchemas" => Self::ListSchemas,
+            SCHEMAS if SCHEMA_CALLS.contains(&call) => Self::Schemas,
             _ if OTHERS.iter().any(|other| service.starts_with(other)) => Self::Other,
             _ => Self::Missing(service, call),
         }
@@ -85,7 +97,7 @@ mod tests {
             let expected = match method.service {
                 PUBLISHER => Called::Publisher,
                 SUBSCRIBER => Called::Subscriber,
-                SCHEMAS if method.call == "ListSchemas" => Called::ListSchemas,
+                SCHEMAS => Called::Schemas,
                 service => Called::Missing(service, method.call),
             };
             assert_eq!(Called::find(&path), expected, "{path}");

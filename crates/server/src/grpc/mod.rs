@@ -23,6 +23,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service as _;
 use wire::live::live_server::LiveServer;
 use wire::pubsub::publisher_server::PublisherServer;
+use wire::pubsub::schema_service_server::SchemaServiceServer;
 use wire::pubsub::subscriber_server::SubscriberServer;
 
 use called::Called;
@@ -47,16 +48,20 @@ pub(crate) struct Service {
 pub(crate) struct Grpc {
     publisher: PublisherServer<Service>,
     subscriber: SubscriberServer<Service>,
+    schemas: SchemaServiceServer<Service>,
     live: LiveServer<Service>,
     /// Health and reflection, which are not called often enough to have a way of their own.
     others: Routes,
-    api: Api,
     pace: Pace,
 }
 
 /// The services whose health is reported, besides the server as a whole.
-pub(crate) const SERVICES: [&str; 3] =
-    ["google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber", "postrider.live.v1.Live"];
+pub(crate) const SERVICES: [&str; 4] = [
+    "google.pubsub.v1.Publisher",
+    "google.pubsub.v1.Subscriber",
+    "google.pubsub.v1.SchemaService",
+    "postrider.live.v1.Live",
+];
 
 /// Bytes of a call of the Subscriber, at most: ack ids are the longest it takes, and the transport
 /// keeps as much for as long as a stream is open.
@@ -77,8 +82,11 @@ impl Grpc {
         health: &HealthReporter,
         pace: Pace,
     ) -> Result<Self, ReflectionError> {
-        let service = Service { api: api.clone(), first_request_timeout: pace.pause_max };
+        let service = Service { api, first_request_timeout: pace.pause_max };
         let publisher = PublisherServer::new(service.clone())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .max_decoding_message_size(REQUEST_BYTES_MAX);
+        let schemas = SchemaServiceServer::new(service.clone())
             .accept_compressed(CompressionEncoding::Gzip)
             .max_decoding_message_size(REQUEST_BYTES_MAX);
         let live = LiveServer::new(service.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
@@ -90,7 +98,7 @@ impl Grpc {
             .add_service(describe().build_v1()?)
             .add_service(describe().build_v1alpha()?)
             .prepare();
-        Ok(Self { api, publisher, subscriber, live, others, pace })
+        Ok(Self { publisher, subscriber, schemas, live, others, pace })
     }
 
     /// Hands a call to its service. No layers in between: this is the hot path.
@@ -117,9 +125,9 @@ impl Grpc {
                 let request = request.map(|body| Paced::stream(body, charge));
                 Answer::new(self.live.clone().call(request), None)
             }
-            Called::ListSchemas => {
+            Called::Schemas => {
                 let request = request.map(|body| Paced::call(body, self.pace));
-                Answer::new(schemas::list(self.api.clone(), request), Some(charge))
+                Answer::new(self.schemas.clone().call(request), Some(charge))
             }
             Called::Other => {
                 let request = request.map(|body| Paced::stream(body, charge));

@@ -1,36 +1,86 @@
-//! `google.pubsub.v1.SchemaService`: the one call of it that there is.
+//! `google.pubsub.v1.SchemaService`.
 
-use std::future::{Ready, ready};
+use tonic::{Request, Response, Status};
+use wire::protobuf::Empty;
+use wire::pubsub::schema_service_server::SchemaService;
+use wire::pubsub::{
+    CommitSchemaRequest, CreateSchemaRequest, DeleteSchemaRequest, DeleteSchemaRevisionRequest,
+    GetSchemaRequest, ListSchemaRevisionsRequest, ListSchemaRevisionsResponse, ListSchemasRequest,
+    ListSchemasResponse, RollbackSchemaRequest, Schema, ValidateMessageRequest,
+    ValidateMessageResponse, ValidateSchemaRequest, ValidateSchemaResponse,
+};
 
-use http::Request;
-use tonic::codec::CompressionEncoding;
-use tonic::server::{Grpc, UnaryService};
-use tonic::{Response, Status};
-use wire::codec::Counting;
-use wire::pubsub::{ListSchemasRequest, ListSchemasResponse};
+use super::Service;
 
-use crate::api::Api;
-use crate::gate::Making;
-use crate::net::Paced;
-
-/// Lists the schemas.
-struct ListSchemas(Api);
-
-impl UnaryService<ListSchemasRequest> for ListSchemas {
-    type Response = ListSchemasResponse;
-    type Future = Ready<Result<Response<ListSchemasResponse>, Status>>;
-
-    fn call(&mut self, request: tonic::Request<ListSchemasRequest>) -> Self::Future {
-        let listed = self.0.list_schemas(request.get_ref());
-        ready(listed.map(Response::new).map_err(Status::from))
+#[tonic::async_trait]
+impl SchemaService for Service {
+    async fn create_schema(
+        &self,
+        request: Request<CreateSchemaRequest>,
+    ) -> Result<Response<Schema>, Status> {
+        Ok(Response::new(self.api.create_schema(request.into_inner()).await?))
     }
-}
 
-/// Answers `ListSchemas`.
-pub(super) fn list(api: Api, request: Request<Paced>) -> Making {
-    Box::pin(async move {
-        let codec = Counting::<ListSchemasResponse, ListSchemasRequest>::default();
-        let mut grpc = Grpc::new(codec).accept_compressed(CompressionEncoding::Gzip);
-        Ok(grpc.unary(ListSchemas(api), request).await)
-    })
+    async fn get_schema(
+        &self,
+        request: Request<GetSchemaRequest>,
+    ) -> Result<Response<Schema>, Status> {
+        Ok(Response::new(self.api.get_schema(request.get_ref())?))
+    }
+
+    async fn list_schemas(
+        &self,
+        request: Request<ListSchemasRequest>,
+    ) -> Result<Response<ListSchemasResponse>, Status> {
+        Ok(Response::new(self.api.list_schemas(request.get_ref())?))
+    }
+
+    async fn list_schema_revisions(
+        &self,
+        request: Request<ListSchemaRevisionsRequest>,
+    ) -> Result<Response<ListSchemaRevisionsResponse>, Status> {
+        Ok(Response::new(self.api.list_schema_revisions(request.get_ref())?))
+    }
+
+    async fn commit_schema(
+        &self,
+        request: Request<CommitSchemaRequest>,
+    ) -> Result<Response<Schema>, Status> {
+        Ok(Response::new(self.api.commit_schema(request.into_inner()).await?))
+    }
+
+    async fn rollback_schema(
+        &self,
+        request: Request<RollbackSchemaRequest>,
+    ) -> Result<Response<Schema>, Status> {
+        Ok(Response::new(self.api.rollback_schema(request.get_ref()).await?))
+    }
+
+    async fn delete_schema_revision(
+        &self,
+        request: Request<DeleteSchemaRevisionRequest>,
+    ) -> Result<Response<Schema>, Status> {
+        Ok(Response::new(self.api.delete_schema_revision(request.get_ref()).await?))
+    }
+
+    async fn delete_schema(
+        &self,
+        request: Request<DeleteSchemaRequest>,
+    ) -> Result<Response<Empty>, Status> {
+        Ok(Response::new(self.api.delete_schema(request.get_ref()).await?))
+    }
+
+    async fn validate_schema(
+        &self,
+        request: Request<ValidateSchemaRequest>,
+    ) -> Result<Response<ValidateSchemaResponse>, Status> {
+        Ok(Response::new(self.api.validate_schema(request.into_inner()).await?))
+    }
+
+    async fn validate_message(
+        &self,
+        request: Request<ValidateMessageRequest>,
+    ) -> Result<Response<ValidateMessageResponse>, Status> {
+        Ok(Response::new(self.api.validate_message(request.into_inner()).await?))
+    }
 }

@@ -53,7 +53,18 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "Lint" => to_json(&health::lint(api, request)?),
         "RotateSecret" => to_json(&secrets::rotate(api, request).await?),
         "ListAttempts" => to_json(&attempts::list(api, request).await?),
+        "CreateSchema" => to_json(&api.create_schema(from_value(request)?).await?),
+        "GetSchema" => to_json(&api.get_schema(&from_value(request)?)?),
         "ListSchemas" => to_json(&api.list_schemas(&from_value(request)?)?),
+        "ListSchemaRevisions" => to_json(&api.list_schema_revisions(&from_value(request)?)?),
+        "CommitSchema" => to_json(&api.commit_schema(from_value(request)?).await?),
+        "RollbackSchema" => to_json(&api.rollback_schema(&from_value(request)?).await?),
+        "DeleteSchemaRevision" => {
+            to_json(&api.delete_schema_revision(&from_value(request)?).await?)
+        }
+        "DeleteSchema" => to_json(&api.delete_schema(&from_value(request)?).await?),
+        "ValidateSchema" => to_json(&api.validate_schema(from_value(request)?).await?),
+        "ValidateMessage" => to_json(&api.validate_message(from_value(request)?).await?),
         other => Err(Refusal::no_such_call(method.service, other)),
     }
 }

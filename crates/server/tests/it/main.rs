@@ -31,6 +31,7 @@ mod push_settings;
 mod rest;
 mod rest_bad_input;
 mod rig;
+mod schemas;
 mod seeking;
 mod settings;
 mod simulated;

@@ -191,7 +191,6 @@ async fn what_is_not_built_is_501_by_name(rig: &Rig) {
         let message = rig.put(OTHER, body).await.refused(501, "UNIMPLEMENTED");
         assert!(message.contains(name), "{message}");
     }
-    rig.get("/v1/projects/p/schemas/s").await.refused(501, "UNIMPLEMENTED");
     rig.get(&format!("{TOPIC}:getIamPolicy")).await.refused(501, "UNIMPLEMENTED");
     rig.get(OTHER).await.refused(404, "NOT_FOUND");
 }

@@ -24,6 +24,9 @@ const TRANSPORT_PARAMETERS: [&str; 10] = [
     "upload_protocol",
 ];
 
+/// Query parameters that are enumerations. Clients that are generated send numbers.
+const ENUM_PARAMETERS: [&str; 1] = ["view"];
+
 impl Match {
     /// Makes the request, as a tree for [`crate::json::from_value`], of the field that the path
     /// binds, the query string as it was sent, and the body if there is one.
@@ -36,7 +39,11 @@ impl Match {
             if name.starts_with('$') || TRANSPORT_PARAMETERS.contains(&name.as_str()) {
                 continue;
             }
-            if set(&mut request, &name, Value::String(value))?.is_some() {
+            let value = match value.parse::<i32>() {
+                Ok(number) if ENUM_PARAMETERS.contains(&name.as_str()) => Value::from(number),
+                _ => Value::String(value),
+            };
+            if set(&mut request, &name, value)?.is_some() {
                 return Err(JsonError::at(&name, "given twice"));
             }
         }
@@ -102,7 +109,9 @@ mod tests {
 
     use crate::iam::GetIamPolicyRequest;
     use crate::json::from_value;
-    use crate::pubsub::{CreateSchemaRequest, ListTopicsRequest, UpdateTopicRequest};
+    use crate::pubsub::{
+        CreateSchemaRequest, GetSchemaRequest, ListTopicsRequest, UpdateTopicRequest,
+    };
     use crate::rest::route;
 
     #[test]
@@ -115,6 +124,15 @@ mod tests {
             page_token: "a/b c".to_owned(),
         };
         assert_eq!(from_value::<ListTopicsRequest>(request), Ok(expected));
+    }
+
+    #[test]
+    fn an_enumeration_may_be_a_name_or_a_number() {
+        let found = route("GET", "/v1/projects/p/schemas/s").unwrap();
+        for view in ["FULL", "2"] {
+            let request = found.request(&format!("view={view}"), None).unwrap();
+            assert_eq!(from_value::<GetSchemaRequest>(request).unwrap().view, 2);
+        }
     }
 
     #[test]

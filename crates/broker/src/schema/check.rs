@@ -1,0 +1,218 @@
+//! What a topic's messages must look like, and whether they do.
+
+use std::sync::Arc;
+
+use domain::{Invalid, Message, SchemaName, TopicName, message};
+use parking_lot::Mutex;
+use schemas::{Bound, Encoding, RevisionId, Settings, Validator};
+
+use super::{Rejected, Schema};
+use crate::broker::{Broker, broken_off};
+use crate::definition::StoredCheck;
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+
+/// Bytes, times the revisions they may be checked against, that are checked where they came in:
+/// about a millisecond. More goes to a thread of its own.
+const INLINE_BYTES_MAX: usize = 512 << 10;
+
+/// What becomes of a topic's schema settings.
+#[derive(Clone, Debug)]
+pub enum SchemaChange {
+    /// They stay as they are.
+    Leave,
+    /// Messages are no longer checked.
+    Clear,
+    /// They are set, in whole or in part.
+    Set(SchemaSet),
+}
+
+/// Settings that are changed; `None` leaves one as it is.
+#[derive(Clone, Debug, Default)]
+pub struct SchemaSet {
+    /// The schema. With another one, ends of the range that are not given are dropped: they are
+    /// revisions of the former.
+    pub schema: Option<SchemaName>,
+    /// How messages are written.
+    pub encoding: Option<Encoding>,
+    /// The oldest revision that is accepted; `Some(None)` = there is no oldest.
+    pub first: Option<Option<RevisionId>>,
+    /// The newest revision that is accepted; `Some(None)` = there is no newest.
+    pub last: Option<Option<RevisionId>>,
+}
+
+/// A topic's schema settings as they are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSchema {
+    /// The settings.
+    pub settings: Settings,
+    /// Whether the schema is gone.
+    pub is_deleted: bool,
+}
+
+/// Holds a topic to its schema.
+pub(crate) struct Check {
+    settings: Settings,
+    /// Which life of the schema's name.
+    id: u64,
+    /// `None` = it was gone before the server started.
+    schema: Option<Arc<Schema>>,
+    made: Mutex<Option<Made>>,
+    /// Held by whoever makes the validator, so that it is made once.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// The validator of one version of the schema.
+struct Made {
+    version: u64,
+    validator: Arc<Validator>,
+}
+
+impl Check {
+    fn new(settings: Settings, id: u64, schema: Option<Arc<Schema>>) -> Arc<Self> {
+        let (made, making) = (Mutex::default(), tokio::sync::Mutex::default());
+        Arc::new(Self { settings, id, schema, made, making })
+    }
+
+    pub(crate) fn stored(&self) -> StoredCheck {
+        StoredCheck { settings: self.settings.clone(), schema: self.id }
+    }
+
+    pub(crate) fn shown(&self) -> TopicSchema {
+        TopicSchema { settings: self.settings.clone(), is_deleted: self.living().is_none() }
+    }
+
+    fn living(&self) -> Option<(Arc<schemas::Schema>, u64)> {
+        self.schema.as_ref().and_then(|schema| schema.living())
+    }
+
+    /// The messages with what says which schema they are of; an error if one is of none.
+    pub(crate) async fn pass(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+        topic: &TopicName,
+        messages: Vec<Message>,
+    ) -> Result<Vec<Message>> {
+        let validator = self.validator(runtime, topic).await?;
+        let bytes: usize = messages.iter().map(|message| message.data.len()).sum();
+        if bytes.saturating_mul(validator.revision_count()) <= INLINE_BYTES_MAX {
+            return self.pass_all(&validator, messages);
+        }
+        let check = Arc::clone(self);
+        let work = tokio::task::spawn_blocking(move || check.pass_all(&validator, messages));
+        work.await.map_err(|_| broken_off())?
+    }
+
+    fn pass_all(&self, validator: &Validator, mut messages: Vec<Message>) -> Result<Vec<Message>> {
+        let (name, encoding) = (&self.settings.schema, self.settings.encoding);
+        for (index, message) in messages.iter_mut().enumerate() {
+            let checked = validator.check(&message.data);
+            let revision = checked.map_err(|rejection| Rejected::at(index, name, rejection))?;
+            let attributes = &mut message.attributes;
+            let mut put = |key: &str, value| drop(attributes.insert(key.to_owned(), value));
+            put(message::SCHEMA_NAME, name.to_string());
+            put(message::SCHEMA_ENCODING, encoding.as_str().to_owned());
+            put(message::SCHEMA_REVISION, revision.to_string());
+        }
+        Ok(messages)
+    }
+
+    /// The validator of the schema as it is now. Asked for with each publish, so that no change of
+    /// the schema can be missed.
+    async fn validator(&self, runtime: &Runtime, topic: &TopicName) -> Result<Arc<Validator>> {
+        let living = || self.living().ok_or_else(|| Error::SchemaDeleted(topic.to_string()));
+        if let Some(made) = self.made_of(living()?.1) {
+            return Ok(made);
+        }
+        let _making = self.making.lock().await;
+        let (schema, version) = living()?;
+        if let Some(made) = self.made_of(version) {
+            return Ok(made);
+        }
+        let settings = self.settings.clone();
+        let make = move || Arc::new(Validator::new(&schema, &settings));
+        let validator = runtime.compile(make).await?;
+        *self.made.lock() = Some(Made { version, validator: Arc::clone(&validator) });
+        Ok(validator)
+    }
+
+    fn made_of(&self, version: u64) -> Option<Arc<Validator>> {
+        let made = self.made.lock();
+        made.as_ref().filter(|made| made.version == version).map(|made| Arc::clone(&made.validator))
+    }
+}
+
+impl Broker {
+    /// What a topic was held to when it was stored.
+    pub(crate) fn check_as_stored(&self, stored: StoredCheck) -> Arc<Check> {
+        let found = self.schemas.read().get(&stored.settings.schema).cloned();
+        let schema = found.filter(|schema| schema.id == stored.schema);
+        Check::new(stored.settings, stored.schema, schema)
+    }
+
+    /// What a topic is held to after a change.
+    pub(crate) fn changed_check(
+        &self,
+        before: Option<&Arc<Check>>,
+        change: SchemaChange,
+    ) -> Result<Option<Arc<Check>>> {
+        match change {
+            SchemaChange::Leave => Ok(before.cloned()),
+            SchemaChange::Clear => Ok(None),
+            SchemaChange::Set(set) => self.set_check(before.map(|check| &**check), set).map(Some),
+        }
+    }
+
+    fn set_check(&self, before: Option<&Check>, set: SchemaSet) -> Result<Arc<Check>> {
+        let schema = match (&set.schema, before) {
+            (Some(name), _) => self.schema(name)?,
+            (None, Some(before)) => before.schema.clone().ok_or_else(deleted)?,
+            (None, None) => return Err(missing("schema", "name a schema")),
+        };
+        let (current, _) = schema.living().ok_or_else(deleted)?;
+        let encoding = set.encoding.or(before.map(|before| before.settings.encoding));
+        let encoding = encoding.ok_or_else(|| missing("encoding", "say JSON or BINARY"))?;
+        let same = before.filter(|before| before.id == schema.id).map(|before| &before.settings);
+        let bound = |given: Option<Option<RevisionId>>, kept: Option<Bound>| match given {
+            None => Ok(kept),
+            Some(None) => Ok(None),
+            // The revision of an end that stays may be gone.
+            Some(Some(id)) if kept.is_some_and(|kept| kept.id == id) => Ok(kept),
+            Some(Some(id)) => Bound::of(&current, id).map(Some),
+        };
+        let first = bound(set.first, same.and_then(|same| same.first))?;
+        let last = bound(set.last, same.and_then(|same| same.last))?;
+        let settings = Settings::between(&current, encoding, first, last)?;
+        Ok(Check::new(settings, schema.id, Some(schema)))
+    }
+
+    /// Puts on record that a topic is held to something else than before.
+    pub(crate) fn audit_check(
+        &self,
+        topic: &TopicName,
+        before: Option<&Check>,
+        after: Option<&Check>,
+    ) {
+        let stored = |check: Option<&Check>| check.map(Check::stored);
+        if stored(before) == stored(after) {
+            return;
+        }
+        let details = format!("{} -> {}", told(before), told(after));
+        self.audit("change schema", topic.to_string(), Some(details));
+    }
+}
+
+fn told(check: Option<&Check>) -> String {
+    let Some(check) = check else { return "none".to_owned() };
+    let Settings { schema, encoding, first, last } = &check.settings;
+    let end = |bound: &Option<Bound>| bound.map_or_else(String::new, |bound| bound.id.to_string());
+    format!("{schema} in {}, revisions [{}, {}]", encoding.as_str(), end(first), end(last))
+}
+
+fn deleted() -> Error {
+    missing("schema", "the topic's schema was deleted; name another")
+}
+
+fn missing(field: &str, problem: &str) -> Error {
+    Invalid::new(format!("schema_settings.{field}"), problem).into()
+}

@@ -1,0 +1,17 @@
+//! Avro: definitions as a tree, and messages walked along it.
+//!
+//! `read` makes the `tree` of a definition, `defaults` checks the defaults in it, `binary` and
+//! `json` check messages, `compatible` compares two trees.
+
+mod binary;
+mod compatible;
+mod defaults;
+mod json;
+mod names;
+mod read;
+mod tree;
+
+pub(crate) use binary::check as check_binary;
+pub(crate) use compatible::check as check_compatible;
+pub(crate) use json::check as check_json;
+pub(crate) use tree::Tree;

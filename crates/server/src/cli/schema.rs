@@ -1,0 +1,319 @@
+//! `postrider schema`.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::client::{At, Client, query};
+use super::names::path;
+use super::publish::read_file;
+use super::table::{Table, fact, plain};
+use super::topic::{LIST_MAX, PAGE_SIZE, all_of, delete_all, tell};
+use super::{Failure, print, print_json};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  postrider schema validate --file order.avsc
+  postrider schema create order --file order.avsc --project demo
+  postrider topic create orders --schema order --encoding json
+  postrider schema validate order --message order.json
+  postrider schema commit order --file order.avsc
+  postrider schema list --json
+  postrider schema describe order
+  postrider schema delete order";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a schema of a definition.
+    Create(Defined),
+    /// List the schemas of a project.
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Show a schema, its revisions and its newest definition; name@revision shows an older one.
+    #[command(visible_alias = "show")]
+    Describe(Named),
+    /// Add a revision to a schema.
+    Commit(Defined),
+    /// Delete schemas; topics that name them take no more messages.
+    #[command(visible_alias = "rm")]
+    Delete(Delete),
+    /// Check a definition, or a message against a schema; nothing is kept.
+    Validate(Validate),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Defined {
+    /// The schema
+    name: String,
+    /// The file with the definition
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+    /// Its language [default: by the file's ending: .proto, or else Avro]
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<Kind>,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// The schema, or one revision of it as name@revision
+    name: String,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Delete {
+    /// The schemas
+    #[arg(required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Validate {
+    /// The schema that a message is checked against
+    #[arg(requires = "message", conflicts_with = "file", required_unless_present = "file")]
+    name: Option<String>,
+    /// A file with a definition in its place
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The definition's language [default: by the file's ending: .proto, or else Avro]
+    #[arg(long = "type", value_name = "TYPE", requires = "file")]
+    kind: Option<Kind>,
+    /// The file with the message
+    #[arg(long, value_name = "FILE")]
+    message: Option<PathBuf>,
+    /// How the message is written
+    #[arg(long, default_value = "json")]
+    encoding: Encoding,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Kind {
+    /// Apache Avro.
+    Avro,
+    /// Protocol Buffers.
+    Protobuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Encoding {
+    /// As JSON.
+    Json,
+    /// In the schema language's own binary form.
+    Binary,
+}
+
+impl Encoding {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "JSON",
+            Self::Binary => "BINARY",
+        }
+    }
+}
+
+pub(super) fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Create(arguments) => make(arguments),
+        Command::List(arguments) => list(arguments),
+        Command::Describe(arguments) => describe(arguments),
+        Command::Commit(arguments) => commit(arguments),
+        Command::Delete(arguments) => delete(arguments),
+        Command::Validate(arguments) => validate(arguments),
+    }
+}
+
+/// The definition in a file, as the API has it.
+fn definition(file: &Path, kind: Option<Kind>) -> Result<Value, Failure> {
+    let is_proto = file.extension().is_some_and(|ending| ending == "proto");
+    let kind = match kind {
+        Some(Kind::Protobuf) => "PROTOCOL_BUFFER",
+        Some(Kind::Avro) => "AVRO",
+        None if is_proto => "PROTOCOL_BUFFER",
+        None => "AVRO",
+    };
+    let text = String::from_utf8(read_file(file)?);
+    let text = text.map_err(|_| Failure::failed(format!("{} is not text", file.display())))?;
+    Ok(json!({"type": kind, "definition": text}))
+}
+
+fn make(arguments: &Defined) -> Result<(), Failure> {
+    let name = arguments.at.schema(&arguments.name)?;
+    let schema = definition(&arguments.file, arguments.kind)?;
+    let client = Client::new(&arguments.at)?;
+    let collection = name.as_str().rsplit_once('/').map_or("", |(collection, _)| collection);
+    let query = query(&[("schemaId", name.id())]);
+    let made = client.post(&format!("{}{query}", path(collection)), &schema)?;
+    tell(&arguments.at, &made, "made", &name)
+}
+
+fn commit(arguments: &Defined) -> Result<(), Failure> {
+    let name = arguments.at.schema(&arguments.name)?;
+    let schema = definition(&arguments.file, arguments.kind)?;
+    let client = Client::new(&arguments.at)?;
+    let made = client.post(&format!("{}:commit", name.path()), &json!({ "schema": schema }))?;
+    let done = format!("made revision {} of", plain(&made["revisionId"]));
+    tell(&arguments.at, &made, &done, &name)
+}
+
+fn list(arguments: &List) -> Result<(), Failure> {
+    let client = Client::new(&arguments.at)?;
+    let schemas = all_of(&client, &arguments.at, "schemas")?;
+    if arguments.at.json {
+        return print_json(&json!({ "schemas": schemas }));
+    }
+    print(&table(&schemas))
+}
+
+fn table(schemas: &[Value]) -> String {
+    let mut table = Table::new(&["SCHEMA", "TYPE", "REVISION", "MADE"]);
+    for schema in schemas {
+        let cells = ["name", "type", "revisionId", "revisionCreateTime"];
+        table.line(cells.map(|cell| plain(&schema[cell])));
+    }
+    table.text("no schemas")
+}
+
+fn describe(arguments: &Named) -> Result<(), Failure> {
+    let name = arguments.at.schema(&arguments.name)?;
+    let client = Client::new(&arguments.at)?;
+    let schema = client.get(&name.path())?;
+    let whole = path(name.as_str().split('@').next().unwrap_or_default());
+    let revisions = client.pages("schemas", LIST_MAX, |client, left, token| {
+        let size = left.min(PAGE_SIZE).to_string();
+        let query = query(&[("pageSize", &size), ("pageToken", token)]);
+        client.get(&format!("{whole}:listRevisions{query}"))
+    })?;
+    if arguments.at.json {
+        return print_json(&json!({"schema": schema, "revisions": revisions}));
+    }
+    print(&description(&schema, &revisions))
+}
+
+fn description(schema: &Value, revisions: &[Value]) -> String {
+    let mut text = String::new();
+    for (what, field) in [("Schema", "name"), ("Type", "type"), ("Shown", "revisionId")] {
+        fact(&mut text, what, &plain(&schema[field]));
+    }
+    for revision in revisions {
+        let told = format!(
+            "{}, made {}",
+            plain(&revision["revisionId"]),
+            plain(&revision["revisionCreateTime"])
+        );
+        fact(&mut text, "Revision", &told);
+    }
+    text.push('\n');
+    text.push_str(schema["definition"].as_str().unwrap_or_default().trim_end());
+    text.push('\n');
+    text
+}
+
+/// What a topic says about its schema, in words.
+pub(super) fn told(settings: &Value) -> String {
+    let mut text = format!("{} in {}", plain(&settings["schema"]), plain(&settings["encoding"]));
+    for (word, field) in [("from", "firstRevisionId"), ("to", "lastRevisionId")] {
+        if let Some(id) = settings[field].as_str() {
+            text.push_str(&format!(", {word} revision {id}"));
+        }
+    }
+    text
+}
+
+fn delete(arguments: &Delete) -> Result<(), Failure> {
+    let names: Result<Vec<_>, Failure> =
+        arguments.names.iter().map(|name| arguments.at.schema(name)).collect();
+    delete_all(&arguments.at, &names?)
+}
+
+fn validate(arguments: &Validate) -> Result<(), Failure> {
+    let client = Client::new(&arguments.at)?;
+    let (parent, against) = match (&arguments.name, &arguments.file) {
+        (Some(name), _) => {
+            let name = arguments.at.schema(name)?;
+            let parent: Vec<&str> = name.as_str().split('/').take(2).collect();
+            (parent.join("/"), ("name", json!(name.as_str())))
+        }
+        (None, Some(file)) => {
+            (arguments.at.project()?, ("schema", definition(file, arguments.kind)?))
+        }
+        (None, None) => return Err(Failure::usage("give a schema or --file")),
+    };
+    let parent = path(&parent);
+    let answer = match &arguments.message {
+        None => {
+            let body = json!({ "schema": against.1 });
+            client.post(&format!("{parent}/schemas:validate"), &body)?
+        }
+        Some(message) => {
+            let message = STANDARD.encode(read_file(message)?);
+            let encoding = arguments.encoding.as_str();
+            let mut body = json!({"message": message, "encoding": encoding});
+            body[against.0] = against.1;
+            client.post(&format!("{parent}/schemas:validateMessage"), &body)?
+        }
+    };
+    let good = if arguments.message.is_some() { "the message" } else { "the definition" };
+    if arguments.at.json { print_json(&answer) } else { print(&format!("{good} is good\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Value {
+        json!({"name": "projects/p/schemas/order", "type": "AVRO", "definition": "{\n}\n",
+               "revisionId": "0a1b2c3d", "revisionCreateTime": "2026-01-31T08:30:00Z"})
+    }
+
+    #[test]
+    fn schemas_are_listed_and_described() {
+        let text = table(&[schema()]);
+        let line: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(line[..3], ["projects/p/schemas/order", "AVRO", "0a1b2c3d"]);
+        let text = description(&schema(), &[schema()]);
+        assert!(text.contains("Revision         0a1b2c3d, made 2026-01-31T08:30:00Z\n"), "{text}");
+        assert!(text.ends_with("\n\n{\n}\n"), "{text}");
+    }
+
+    #[test]
+    fn a_topic_s_settings_are_told_in_words() {
+        let settings = json!({"schema": "projects/p/schemas/order", "encoding": "JSON",
+                              "lastRevisionId": "0a1b2c3d"});
+        let told = told(&settings);
+        assert_eq!(told, "projects/p/schemas/order in JSON, to revision 0a1b2c3d");
+    }
+
+    #[test]
+    fn the_language_is_known_by_the_ending_unless_it_is_said() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for (name, kind, expected) in [
+            ("a.proto", None, "PROTOCOL_BUFFER"),
+            ("a.avsc", None, "AVRO"),
+            ("a.txt", Some(Kind::Protobuf), "PROTOCOL_BUFFER"),
+        ] {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "x").unwrap();
+            assert_eq!(definition(&file, kind).unwrap()["type"], expected);
+        }
+        let file = folder.path().join("a.avsc");
+        std::fs::write(&file, [0xff]).unwrap();
+        assert!(definition(&file, None).is_err());
+        assert!(definition(&folder.path().join("none"), None).is_err());
+    }
+}

@@ -115,7 +115,9 @@ impl Subscription {
         let read = self.runtime.log.read(self.topic.id(), from, limit);
         state.fetch.start(ask.consumer, read);
         if let Some(outcome) = state.fetch.poll(ask.consumer, ask.waker) {
+            // It was quick. Whoever waits behind this consumer must not depend on its asking.
             self.take_read(state, outcome);
+            state.waiters.expect(ask.consumer);
             ask.waker.wake_by_ref();
         }
         Step::Fetch

@@ -23,6 +23,8 @@ pub(crate) struct SpyLog {
     trims: Arc<AtomicUsize>,
     /// Nothing is in memory, and one record is read at a time.
     pub(crate) is_far: AtomicBool,
+    /// Reads end at once, as those of a disk may.
+    pub(crate) is_quick: AtomicBool,
     /// Appends are refused.
     pub(crate) is_full: AtomicBool,
     /// Everything is refused.
@@ -86,6 +88,7 @@ impl SpyLog {
             reads: AtomicUsize::new(0),
             trims: Arc::default(),
             is_far: AtomicBool::new(false),
+            is_quick: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
             between: Mutex::default(),
@@ -198,7 +201,9 @@ impl MessageLog for SpyLog {
         self.reads.fetch_add(1, Ordering::SeqCst);
         let records = if self.is_far.load(Ordering::SeqCst) { 1 } else { limit.records };
         let read = self.inner.read(topic, from, ReadLimit { records, ..limit });
-        // A disk is never ready at once.
+        if self.is_quick.load(Ordering::SeqCst) {
+            return read;
+        }
         async {
             tokio::task::yield_now().await;
             read.await

@@ -184,6 +184,22 @@ async fn one_that_begins_to_read_and_never_asks_again_keeps_the_disk_from_nobody
 }
 
 #[tokio::test]
+async fn one_whose_read_ends_at_once_and_never_asks_again_keeps_the_disk_from_nobody() {
+    let fixture = Fixture::new().await;
+    let topic = fixture.topic().await;
+    fixture.subscribe(filtered(&topic)).await;
+    filtered_backlog(&fixture, &topic).await;
+    fixture.log.is_far.store(true, Ordering::SeqCst);
+    fixture.log.is_quick.store(true, Ordering::SeqCst);
+    let (mut silent, mut other) = (Watched::open(&fixture, 0), Watched::open(&fixture, 0));
+    assert!(silent.ask().is_empty() && silent.is_woken(), "it has read, and is to look");
+    let mut taken = other.ask_all();
+    assert!(taken.len() < 8, "for more it waits until the reader has looked");
+    taken.extend(other.take(&fixture, 8 - taken.len()).await);
+    assert_eq!(texts(&taken), ["0", "10", "20", "30", "40", "50", "60", "70"]);
+}
+
+#[tokio::test]
 async fn one_that_leaves_while_it_reads_leaves_what_is_read_to_others() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;

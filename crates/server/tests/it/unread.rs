@@ -81,7 +81,6 @@ fn large() -> PubsubMessage {
 
 fn below_ceiling(process: &Process) {
     let most = process.memory_max();
-    println!("{} MiB at most", most / MIB);
     assert!(most < CEILING, "{} MiB", most / MIB);
 }
 
@@ -118,9 +117,7 @@ impl Reader {
                 self.count.wait_for(|count| *count > before).await.expect("its stream ended");
             }
         };
-        let started = std::time::Instant::now();
         tokio::time::timeout(WAIT_MAX, delivering).await.expect("who reads gets nothing");
-        println!("{count} messages within {:?}", started.elapsed());
     }
 
     /// The same until the server takes no more memory.
@@ -264,7 +261,7 @@ async fn streams_that_have_read_everything_keep_nothing() {
 }
 
 /// Sends acks on streams for which the answers are not read, for as long as it is let.
-async fn flood(attacker: Attacker, tasks: &mut JoinSet<()>) {
+fn flood(attacker: Attacker, tasks: &mut JoinSet<()>) {
     let ack_ids = (0..500).map(|number| format!("{number:0200}")).collect();
     let request = framed(&StreamingPullRequest { ack_ids, ..StreamingPullRequest::default() });
     let Attacker { sender, streams, connection } = attacker;
@@ -297,7 +294,7 @@ async fn acks_whose_confirmations_are_not_read_are_not_kept() {
     let opening = (0..60).map(|_| Attacker::open(address, &name, 4, NOTHING));
     let mut tasks = JoinSet::new();
     for attacker in join_all(opening).await {
-        flood(attacker, &mut tasks).await;
+        flood(attacker, &mut tasks);
     }
     Reader::start(address).await.assert_gets_until_steady(&process).await;
 }

@@ -120,8 +120,9 @@ async fn a_longer_retention_covers_what_the_one_before_did_and_what_comes_after(
     fixture.clock.advance(2 * DAY);
     fixture.publish(&topic, &["young"]).await;
     fixture.broker.update_topic(&topic, keep(10 * DAY)).await.unwrap();
-    // Nothing was dropped, so only the rule keeps the older ones away; also after a restart.
-    assert_eq!(stored(&fixture, &topic).await, ["before", "within", "young"]);
+    // Whether or not a chore has dropped the older ones by now, the rule keeps them away, also
+    // after a restart.
+    assert_eq!(stored(&fixture, &topic).await.last().map(String::as_str), Some("young"));
     fixture.reopen().await;
     assert_eq!(earliest(&fixture, &topic, "second").await, ["young"]);
     assert_eq!(texts(&fixture.pull("sub", 10).await), ["young"], "past its own retention too");

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::backoff::show_wait;
-use crate::subscription::Subscription;
+use crate::subscription::{Entry, SETTINGS, Subscription};
 use crate::topic::Topic;
 
 /// A setting that is not what was declared, under the name it is declared by.
@@ -33,41 +35,38 @@ pub fn of_topic(declared: &Topic, is: &Topic) -> Vec<Drift> {
     found.0
 }
 
-/// Where a subscription `is` not as `declared`. Settings that cannot be declared do not count.
+/// Where a subscription `is` not as `declared`.
 pub fn of_subscription(declared: &Subscription, is: &Subscription) -> Vec<Drift> {
+    of_subscription_by(SETTINGS, declared, is)
+}
+
+/// The same by another table than the program's.
+pub fn of_subscription_by(
+    table: &[Entry],
+    declared: &Subscription,
+    is: &Subscription,
+) -> Vec<Drift> {
     let mut found = Found::default();
-    let yes = |is: bool| is.to_string();
     found.shown("topic", &declared.topic, &is.topic, |topic| topic.to_string());
-    found.shown("ack_deadline", declared.ack_deadline, is.ack_deadline, show_wait);
-    found.shown("message_retention", declared.message_retention, is.message_retention, show_wait);
-    let retained = (declared.retain_acked_messages, is.retain_acked_messages);
-    found.shown("retain_acked_messages", retained.0, retained.1, yes);
-    found.shown("expiration", declared.expiration, is.expiration, |time| {
-        time.map_or_else(|| "never".to_owned(), show_wait)
-    });
-    let ordering = (declared.message_ordering, is.message_ordering);
-    found.shown("enable_message_ordering", ordering.0, ordering.1, yes);
-    found.named("filter", &declared.filter, &is.filter);
-    found.named("retry_policy", &declared.retry_policy, &is.retry_policy);
-    found.named("dead_letter_policy", &declared.dead_letter_policy, &is.dead_letter_policy);
-    found.shown("enable_exactly_once_delivery", declared.exactly_once, is.exactly_once, yes);
-    found.shown("fifo", declared.fifo, is.fifo, yes);
-    found.shown("paused", declared.paused, is.paused, yes);
-    found.shown("poison", declared.poison, is.poison, |poison| poison.to_string());
-    found.named("lane_by", &declared.lane_by, &is.lane_by);
-    found.named("max_attempts", &declared.attempts_max, &is.attempts_max);
-    // An address may hold a token.
-    let endpoint = |one: &Subscription| one.push.as_ref().map(|push| push.endpoint.clone());
-    found.named("push_endpoint", &endpoint(declared), &endpoint(is));
-    let timeout = |one: &Subscription| one.push.as_ref().and_then(|push| push.timeout);
-    found.shown("push_timeout_seconds", timeout(declared), timeout(is), maybe);
-    found.named("headers", &declared.headers, &is.headers);
-    found.named("labels", &declared.labels, &is.labels);
-    found.named("start", &declared.start, &is.start);
-    found.named("description", &declared.description, &is.description);
-    found.named("metadata", &declared.metadata, &is.metadata);
-    found.named("alerts", &declared.alerts, &is.alerts);
+    for setting in table.iter().filter(|setting| !setting.config.is_empty()) {
+        let (declared, is) = ((setting.show)(declared), (setting.show)(is));
+        // An address or a header may hold a token.
+        let values = if setting.is_secret { None } else { told(setting, &declared, &is) };
+        let is_same = values.as_ref().is_some_and(|(declared, is)| declared == is);
+        if declared != is && !is_same {
+            found.0.push(Drift { field: setting.config, values });
+        }
+    }
     found.0
+}
+
+/// Both values as the configuration file has them, where they are short.
+fn told(setting: &Entry, declared: &Value, is: &Value) -> Option<(String, String)> {
+    let brief = |value: &Value| match value {
+        Value::Null => Some(setting.default.to_owned()),
+        value => setting.form.brief(value),
+    };
+    Some((brief(declared)?, brief(is)?))
 }
 
 fn maybe(time: Option<Duration>) -> String {
@@ -127,17 +126,19 @@ mod tests {
         let expected = [
             "ack_deadline is 1m, declared 10s",
             "expiration is never, declared 744h",
-            "paused is true, declared false",
             "push_endpoint is not as declared",
+            "paused is true, declared false",
             "headers is not as declared",
         ];
         assert_eq!(told, expected);
     }
 
     #[test]
-    fn what_cannot_be_declared_does_not_count() {
+    fn every_setting_counts_and_whether_a_default_was_given_does_not() {
         let is = Subscription { rate_max: Some(5), is_ack_deadline_given: true, ..subscription() };
-        assert_eq!(of_subscription(&subscription(), &is), []);
+        let told: Vec<String> =
+            of_subscription(&subscription(), &is).iter().map(Drift::to_string).collect();
+        assert_eq!(told, ["rate_limit is 5, declared as many as the endpoint takes"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod policy;
 pub mod progress;
 pub mod push;
 pub mod replay;
+pub mod setting;
 pub mod snapshot;
 pub mod subscription;
 pub mod text;

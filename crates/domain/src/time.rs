@@ -23,6 +23,24 @@ impl Timestamp {
         }
     }
 
+    /// Reads a time as RFC 3339 writes it. Before 1970 is as long ago as any other time that is.
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        let time: jiff::Timestamp = text.parse().ok()?;
+        Some(Self(u64::try_from(time.as_microsecond()).unwrap_or(0)))
+    }
+
+    /// The time as RFC 3339 writes it, in UTC: with no fraction, thousandths or millionths.
+    pub fn rfc3339(self) -> String {
+        let micros = i64::try_from(self.0).unwrap_or(i64::MAX);
+        let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
+        let digits = match self.0 {
+            whole if whole % 1_000_000 == 0 => 0,
+            thousandths if thousandths % 1_000 == 0 => 3,
+            _ => 6,
+        };
+        format!("{time:.digits$}")
+    }
+
     /// This time moved later, saturating.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
@@ -69,4 +87,27 @@ pub struct Now {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_to_text_and_back() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399_000_001, "2000-02-28T23:59:59.000001Z"),
+            (1_709_251_199_500_000, "2024-02-29T23:59:59.500Z"),
+            (4_107_542_400_000_000, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(Timestamp(micros).rfc3339(), text);
+            assert_eq!(Timestamp::parse_rfc3339(text), Some(Timestamp(micros)));
+        }
+        let elsewhere = Timestamp::parse_rfc3339("2026-11-15T12:00:00+01:00");
+        assert_eq!(elsewhere, Timestamp::parse_rfc3339("2026-11-15T11:00:00Z"));
+        assert_eq!(Timestamp::parse_rfc3339("1969-01-01T00:00:00Z"), Some(Timestamp(0)));
+        assert_eq!(Timestamp::parse_rfc3339("noon"), None);
+        assert!(Timestamp(u64::MAX).rfc3339().starts_with("9999-12-30T"));
+    }
 }

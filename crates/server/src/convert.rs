@@ -3,9 +3,6 @@
 //! A field that is not built is refused by name unless it has its default value: nothing a client
 //! asks for is silently dropped.
 
-pub(crate) mod alerts;
-mod policy;
-mod push;
 mod schema;
 mod snapshot;
 mod subscription;
@@ -20,12 +17,9 @@ use domain::{Invalid, Message, Timestamp};
 use wire::protobuf;
 use wire::pubsub;
 
-pub(crate) use push::{SigningAsk, secret_set};
 pub(crate) use schema::{View, definition_from_wire, encoding_from_wire, schema_to_wire};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
-pub(crate) use subscription::{
-    Extras, is_unchanged, subscription_change, subscription_from_wire, subscription_to_wire,
-};
+pub(crate) use subscription::{Wanted, secret_set, subscription_to_wire};
 pub(crate) use topic::{is_topic_unchanged, topic_change, topic_from_wire, topic_to_wire};
 
 use crate::status::{Refusal, Result};

@@ -22,6 +22,8 @@ mod net;
 mod operating;
 mod rest;
 mod server;
+#[cfg(test)]
+mod settings_tests;
 mod status;
 mod terminal;
 

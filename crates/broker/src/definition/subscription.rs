@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::limits::ACK_DEADLINE_DEFAULT;
-use domain::subscription::Start;
+use domain::setting::Set;
+use domain::subscription::{Entry, SETTINGS, Start};
 use domain::{
     DeadLetterPolicy, Filter, Invalid, Offset, Poison, Progress, RetryPolicy, SubscriptionName,
     Timestamp, TopicId, TopicName,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::alerts::{self, AlertForm};
 use super::push::{self, BackoffForm, BatchForm, PushForm, SigningForm};
@@ -81,6 +83,68 @@ struct Form {
     batch: Option<BatchForm>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate_max: Option<u32>,
+    /// Settings that have no field of their own here, by their path, as they are shown.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    settings: Map<String, Value>,
+}
+
+/// The settings that have a field of their own in the form. All others are kept by their path.
+const IN_FORM: [&str; 33] = [
+    "ack_deadline_seconds",
+    "message_retention_duration",
+    "retain_acked_messages",
+    "expiration_policy",
+    "filter",
+    "enable_exactly_once_delivery",
+    "enable_message_ordering",
+    "labels",
+    "retry_policy",
+    "dead_letter_policy",
+    "push_config",
+    "push_config.push_endpoint",
+    "push_config.attributes",
+    "push_config.no_wrapper",
+    "push_config.oidc_token",
+    "push_config.timeout_seconds",
+    "push_config.retry_policy",
+    "postrider.fifo",
+    "postrider.lane_by",
+    "postrider.poison",
+    "postrider.paused",
+    "postrider.max_attempts",
+    "postrider.start",
+    "postrider.filter",
+    "postrider.description",
+    "postrider.metadata",
+    "postrider.alerts",
+    "postrider.backoff",
+    "postrider.headers",
+    "postrider.method",
+    "postrider.signing",
+    "postrider.batch",
+    "postrider.rate_limit",
+];
+
+/// What `table` has beyond the fields of the form.
+fn by_path(table: &[Entry], settings: &domain::Subscription) -> Map<String, Value> {
+    let others = table.iter().filter(|setting| !IN_FORM.contains(&setting.path));
+    let shown = others.map(|setting| (setting.path.to_owned(), (setting.show)(settings)));
+    shown.filter(|(_, value)| !value.is_null()).collect()
+}
+
+/// Puts back what was kept by its path.
+fn put_back(
+    table: &[Entry],
+    kept: &Map<String, Value>,
+    settings: &mut domain::Subscription,
+) -> Result<(), Unreadable> {
+    for (path, value) in kept {
+        match table.iter().find(|setting| setting.path == path).map(|setting| setting.set) {
+            Some(Set::Alone(set)) => set(settings, path, value)?,
+            _ => return Err(Unreadable::Word(path.clone())),
+        }
+    }
+    Ok(())
 }
 
 #[derive(Serialize, Deserialize)]
@@ -173,6 +237,7 @@ impl StoredSubscription {
             signing: settings.signing.as_ref().map(Into::into),
             batch: settings.batch.map(Into::into),
             rate_max: settings.rate_max,
+            settings: by_path(SETTINGS, settings),
         };
         Ok(serde_json::to_vec(&form)?.into())
     }
@@ -182,7 +247,10 @@ impl StoredSubscription {
         let name = SubscriptionName::parse("name", name)?;
         let (topic, cursor) = (TopicId(form.topic_id), Offset(form.cursor));
         let gone = form.acked_before.as_deref().map(decode_progress).transpose()?.map(Arc::new);
-        Ok(Self { settings: form.settings(name)?, topic, cursor, gone })
+        let kept = form.settings.clone();
+        let mut settings = form.settings(name)?;
+        put_back(SETTINGS, &kept, &mut settings)?;
+        Ok(Self { settings, topic, cursor, gone })
     }
 }
 
@@ -332,6 +400,31 @@ mod tests {
             retain_acked_messages: true,
             ..plain()
         });
+    }
+
+    #[test]
+    fn a_setting_that_the_form_has_no_field_for_comes_back() {
+        let trial = Entry {
+            path: "postrider.trial",
+            set: Set::Alone(|one, _, value| {
+                one.description = value.as_str().unwrap_or_default().to_owned();
+                Ok(())
+            }),
+            show: |one| one.description.clone().into(),
+            ..Entry::NONE
+        };
+        let table = [trial];
+        let given = domain::Subscription { description: "tried".to_owned(), ..plain() };
+        let kept = by_path(&table, &given);
+        assert_eq!(kept, Map::from_iter([("postrider.trial".to_owned(), "tried".into())]));
+        let mut back = plain();
+        put_back(&table, &kept, &mut back).unwrap();
+        assert_eq!(back, given);
+        assert!(put_back(&[], &kept, &mut back).is_err(), "of a later version");
+        let beyond = SETTINGS.iter().filter(|setting| !IN_FORM.contains(&setting.path));
+        for setting in beyond {
+            assert!(matches!(setting.set, Set::Alone(_)), "{} needs a field", setting.path);
+        }
     }
 
     #[test]

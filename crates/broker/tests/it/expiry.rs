@@ -68,7 +68,9 @@ async fn a_shorter_time_counts_at_once() {
     let fixture = Fixture::new().await;
     fixture.topic().await;
     with_expiry(&fixture, "sub", None).await;
-    let change = domain::subscription::Change { expiration: Some(Some(DAY)), ..Default::default() };
+    let change =
+        domain::subscription::Change::of("expiration_policy", serde_json::json!({"ttl": "86400s"}))
+            .unwrap();
     fixture.broker.update_subscription(&subscription_name("sub"), change).await.unwrap();
     fixture.pass(DAY + HOUR).await;
     until(|| !fixture.is_there("sub")).await;

@@ -97,7 +97,7 @@ async fn fifo_is_one_lane_and_can_be_turned_on_and_off() {
     let topic = fixture.topic().await;
     fixture.subscription(&topic, "sub").await;
     let name = subscription_name("sub");
-    let turn = |fifo| domain::subscription::Change { fifo: Some(fifo), ..Default::default() };
+    let turn = |fifo| domain::subscription::Change::of("postrider.fifo", bool::into(fifo)).unwrap();
     fixture.broker.update_subscription(&name, turn(true)).await.unwrap();
     fixture.publish(&topic, &["1", "2", "3"]).await;
     let first = fixture.pull("sub", 1).await;

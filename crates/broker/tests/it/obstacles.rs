@@ -115,7 +115,7 @@ async fn a_pause_is_known_with_its_beginning_until_it_ends() {
     let topic = fixture.topic().await;
     fixture.subscription(&topic, "sub").await;
     let name = subscription_name("sub");
-    let pause = |paused| Change { paused: Some(paused), ..Change::default() };
+    let pause = |paused| Change::of("postrider.paused", bool::into(paused)).unwrap();
     fixture.clock.advance(HOUR);
     let paused_at = fixture.now();
     fixture.broker.update_subscription(&name, pause(true)).await.unwrap();

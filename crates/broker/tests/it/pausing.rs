@@ -16,7 +16,7 @@ async fn a_paused_subscription_keeps_its_backlog() {
     fixture.subscription(&topic, "sub").await;
     fixture.publish(&topic, &["a"]).await;
     let name = subscription_name("sub");
-    let pause = |paused| Change { paused: Some(paused), ..Change::default() };
+    let pause = |paused| Change::of("postrider.paused", bool::into(paused)).unwrap();
     fixture.broker.update_subscription(&name, pause(true)).await.unwrap();
     assert!(fixture.pull("sub", 10).await.is_empty());
     fixture.reopen().await;

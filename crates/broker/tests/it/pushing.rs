@@ -76,7 +76,7 @@ impl Stage {
     }
 
     async fn pause(&self, paused: bool) {
-        self.change(Change { paused: Some(paused), ..Change::default() }).await;
+        self.change(Change::of("postrider.paused", bool::into(paused)).unwrap()).await;
     }
 
     fn answer(&self) {

@@ -211,9 +211,8 @@ async fn what_a_snapshot_keeps_comes_back_for_all_and_nothing_between() {
 async fn acked_messages_come_back_from_when_they_were_to_be_kept() {
     let mut fixture = Fixture::new().await;
     let topic = with_acked(&fixture).await;
-    let retain = |retain| domain::subscription::Change {
-        retain_acked_messages: Some(retain),
-        ..Default::default()
+    let retain = |retain| {
+        domain::subscription::Change::of("retain_acked_messages", bool::into(retain)).unwrap()
     };
     let name = subscription_name("sub");
     fixture.broker.update_subscription(&name, retain(true)).await.unwrap();

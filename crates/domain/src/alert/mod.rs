@@ -5,6 +5,7 @@
 //! makes the rule file for Prometheus and the pages that say what to do.
 
 mod history;
+pub mod json;
 mod measure;
 mod rules;
 mod settings;

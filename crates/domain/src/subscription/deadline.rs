@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::error::Invalid;
 use crate::limits::{ACK_DEADLINE_MAX, ACK_DEADLINE_MIN};
 
@@ -12,6 +14,17 @@ pub fn ack_deadline(field: &str, seconds: i32) -> Result<Option<Duration>, Inval
         return Ok(None);
     }
     stream_ack_deadline(field, seconds).map(Some)
+}
+
+/// The ack deadline that a document gives in seconds.
+pub(super) fn read(field: &str, value: &Value) -> Result<Option<Duration>, Invalid> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    match value.as_i64().and_then(|seconds| i32::try_from(seconds).ok()) {
+        Some(seconds) => ack_deadline(field, seconds),
+        None => Err(Invalid::new(field, "expected a whole number of seconds")),
+    }
 }
 
 /// The ack deadline a stream asks for on the wire: it has no default.

@@ -6,62 +6,44 @@
 //! missing says nothing.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::time::Duration;
 
-use super::pushing::timeout_in_range;
-use super::start::decimal;
-use super::{Start, Subscription, attempts_in_range};
-use crate::error::Invalid;
-use crate::policy::Poison;
-use crate::validate::RESERVED_LABEL_PREFIX;
+use serde_json::Value;
 
-/// Where a new subscription starts.
-pub const START_LABEL: &str = "postrider-start";
-/// Whether the whole subscription is one lane: `true` or `false`.
-pub const FIFO_LABEL: &str = "postrider-fifo";
-/// Whether delivery is held back: `true` or `false`.
-pub const PAUSED_LABEL: &str = "postrider-paused";
-/// What a lane does with an exhausted message: `skip` or `halt`.
-pub const POISON_LABEL: &str = "postrider-poison";
-/// How often a message is tried.
-pub const MAX_ATTEMPTS_LABEL: &str = "postrider-max-attempts";
+use super::pushing::timeout_in_range;
+use super::settings::Entry;
+use super::{Subscription, attempts_in_range};
+use crate::error::Invalid;
+use crate::setting::read;
+use crate::validate::RESERVED_LABEL_PREFIX;
 
 /// How many seconds an endpoint has for its answer. While there is no endpoint, the label alone
 /// keeps it.
 pub const TIMEOUT_LABEL: &str = "postrider-timeout-seconds";
+const ATTEMPTS_LABEL: &str = "postrider-max-attempts";
 
-const LABELS: [&str; 6] =
-    [START_LABEL, FIFO_LABEL, PAUSED_LABEL, POISON_LABEL, MAX_ATTEMPTS_LABEL, TIMEOUT_LABEL];
-
-/// The settings that labels ask for; `None` = there is no such label.
+/// What labels ask for of the settings that depend on each other; `None` = there is no such label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Labelled {
-    /// Where a new subscription starts.
-    pub start: Option<Start>,
-    /// Whether the whole subscription is one lane.
-    pub fifo: Option<bool>,
-    /// Whether delivery is held back.
-    pub paused: Option<bool>,
-    /// What a lane does with an exhausted message.
-    pub poison: Option<Poison>,
+pub(super) struct Labelled {
     /// How often a message is tried.
-    pub attempts_max: Option<u32>,
+    pub(super) attempts_max: Option<u32>,
     /// How long an endpoint has for its answer.
-    pub timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl Labelled {
     /// Reads the reserved labels among `labels`.
-    pub fn read(labels: &BTreeMap<String, String>) -> Result<Self, Invalid> {
-        Ok(Self {
-            start: read(labels, START_LABEL, Start::parse)?,
-            fifo: read(labels, FIFO_LABEL, switch)?,
-            paused: read(labels, PAUSED_LABEL, switch)?,
-            poison: read(labels, POISON_LABEL, Poison::parse)?,
-            attempts_max: read(labels, MAX_ATTEMPTS_LABEL, attempts)?,
-            timeout: read(labels, TIMEOUT_LABEL, timeout)?,
-        })
+    pub(super) fn read(labels: &BTreeMap<String, String>) -> Result<Self, Invalid> {
+        let timeout = number(labels, TIMEOUT_LABEL, "seconds")?;
+        let timeout = timeout.map(|seconds| Duration::from_secs(seconds.into()));
+        if let Some(timeout) = timeout {
+            timeout_in_range(&field(TIMEOUT_LABEL), timeout)?;
+        }
+        let attempts_max = number(labels, ATTEMPTS_LABEL, "attempts")?;
+        if let Some(attempts) = attempts_max {
+            attempts_in_range(&field(ATTEMPTS_LABEL), attempts)?;
+        }
+        Ok(Self { attempts_max, timeout })
     }
 
     /// What the labels of `subscription` keep for settings that it has no place for yet.
@@ -69,70 +51,67 @@ impl Labelled {
         match subscription.push {
             Some(_) => Ok(Self::default()),
             None => {
-                let timeout = read(&subscription.labels, TIMEOUT_LABEL, timeout)?;
+                let Self { timeout, .. } = Self::read(&subscription.labels)?;
                 Ok(Self { timeout, ..Self::default() })
             }
         }
     }
 }
 
-fn read<T>(
+fn number(
     labels: &BTreeMap<String, String>,
     label: &str,
-    parse: impl Fn(&str, &str) -> Result<T, Invalid>,
-) -> Result<Option<T>, Invalid> {
-    labels.get(label).map(|text| parse(&field(label), text)).transpose()
-}
-
-fn switch(field: &str, text: &str) -> Result<bool, Invalid> {
-    match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(Invalid::new(field, format!("{text:?} is not true or false"))),
+    unit: &str,
+) -> Result<Option<u32>, Invalid> {
+    let Some(text) = labels.get(label) else { return Ok(None) };
+    match read::decimal(text).and_then(|number| u32::try_from(number).ok()) {
+        Some(number) => Ok(Some(number)),
+        None => Err(Invalid::new(field(label), format!("{text:?} is not a number of {unit}"))),
     }
 }
 
-fn attempts(field: &str, text: &str) -> Result<u32, Invalid> {
-    let attempts = decimal(text).and_then(|attempts| u32::try_from(attempts).ok());
-    match attempts {
-        Some(attempts) => attempts_in_range(field, attempts).map(|()| attempts),
-        None => Err(Invalid::new(field, format!("{text:?} is not a number of attempts"))),
-    }
-}
-
-fn timeout(field: &str, text: &str) -> Result<Duration, Invalid> {
-    match decimal(text).map(Duration::from_secs) {
-        Some(timeout) => timeout_in_range(field, timeout).map(|()| timeout),
-        None => Err(Invalid::new(field, format!("{text:?} is not a number of seconds"))),
-    }
-}
-
-fn field(label: &str) -> String {
+/// How errors call a label.
+pub(super) fn field(label: &str) -> String {
     format!("labels[{label:?}]")
 }
 
+/// The settings whose label is among `labels`, with the label and its text.
+pub(super) fn among<'l>(
+    table: &'static [Entry],
+    labels: Option<&'l BTreeMap<String, String>>,
+) -> impl Iterator<Item = (&'static Entry, &'static str, &'l str)> {
+    table.iter().filter_map(move |setting| {
+        let label = setting.label?;
+        Some((setting, label, labels?.get(label)?.as_str()))
+    })
+}
+
 /// Checks that each reserved label is known and says what its setting is.
-pub(super) fn check(subscription: &Subscription) -> Result<(), Invalid> {
-    subscription.labels.keys().try_for_each(|key| check_known(key))?;
-    let Labelled { start, fifo, paused, poison, attempts_max, timeout } =
-        Labelled::read(&subscription.labels)?;
-    agree(START_LABEL, start, Some(subscription.start))?;
-    agree(FIFO_LABEL, fifo, Some(subscription.fifo))?;
-    agree(PAUSED_LABEL, paused, Some(subscription.paused))?;
-    agree(POISON_LABEL, poison, Some(subscription.poison))?;
-    agree(MAX_ATTEMPTS_LABEL, attempts_max, subscription.attempts_max)?;
-    match &subscription.push {
-        Some(push) => agree(TIMEOUT_LABEL, seconds(timeout), seconds(push.timeout)),
-        None => Ok(()),
+pub(super) fn check(table: &'static [Entry], subscription: &Subscription) -> Result<(), Invalid> {
+    subscription.labels.keys().try_for_each(|key| check_known(table, key))?;
+    for (setting, label, text) in among(table, Some(&subscription.labels)) {
+        // While there is no endpoint, the label alone keeps the time it will have.
+        if label == TIMEOUT_LABEL && subscription.push.is_none() {
+            continue;
+        }
+        let says = setting.form.from_label(&field(label), text)?;
+        agree(label, text, &says, &shown(setting, subscription))?;
     }
+    Ok(())
 }
 
-fn seconds(timeout: Option<Duration>) -> Option<u64> {
-    timeout.map(|timeout| timeout.as_secs())
+/// What a setting is. How often a message is tried counts here only as it was given, and not as
+/// the waits imply it.
+fn shown(setting: &Entry, subscription: &Subscription) -> Value {
+    if setting.label == Some(ATTEMPTS_LABEL) {
+        return subscription.attempts_max.into();
+    }
+    (setting.show)(subscription)
 }
 
-fn check_known(key: &str) -> Result<(), Invalid> {
-    if LABELS.contains(&key) || !key.starts_with(RESERVED_LABEL_PREFIX) {
+fn check_known(table: &[Entry], key: &str) -> Result<(), Invalid> {
+    let is_known = table.iter().any(|setting| setting.label == Some(key));
+    if is_known || !key.starts_with(RESERVED_LABEL_PREFIX) {
         return Ok(());
     }
     let problem = format!(
@@ -141,92 +120,88 @@ fn check_known(key: &str) -> Result<(), Invalid> {
     Err(Invalid::new(field(key), problem))
 }
 
-fn agree<T: PartialEq + Display>(
-    label: &str,
-    says: Option<T>,
-    setting: Option<T>,
-) -> Result<(), Invalid> {
-    let problem = match (says, setting) {
-        (None, _) => return Ok(()),
-        (Some(says), Some(setting)) if says == setting => return Ok(()),
-        (Some(says), Some(setting)) => format!("says {says}, but the setting is {setting}"),
-        (Some(says), None) => format!("says {says}, but there is no such setting"),
+fn agree(label: &str, text: &str, says: &Value, setting: &Value) -> Result<(), Invalid> {
+    let problem = match setting {
+        setting if setting == says => return Ok(()),
+        Value::Null => format!("says {text}, but there is no such setting"),
+        Value::String(setting) => format!("says {text}, but the setting is {setting}"),
+        setting => format!("says {text}, but the setting is {setting}"),
     };
     Err(Invalid::new(field(label), problem))
 }
 
 /// Makes the reserved labels that a subscription has say what its settings are; one whose setting
 /// is gone goes too.
-pub(super) fn follow(subscription: &mut Subscription) {
-    let attempts_max = subscription.attempts_max.map(|attempts| attempts.to_string());
-    for (label, setting) in [
-        (FIFO_LABEL, Some(subscription.fifo.to_string())),
-        (PAUSED_LABEL, Some(subscription.paused.to_string())),
-        (POISON_LABEL, Some(subscription.poison.to_string())),
-        (MAX_ATTEMPTS_LABEL, attempts_max),
-    ] {
-        follow_one(&mut subscription.labels, label, setting);
-    }
-    if let Some(push) = &subscription.push {
-        let timeout = seconds(push.timeout).map(|seconds| seconds.to_string());
-        follow_one(&mut subscription.labels, TIMEOUT_LABEL, timeout);
-    }
-}
-
-fn follow_one(labels: &mut BTreeMap<String, String>, label: &str, setting: Option<String>) {
-    match (labels.get_mut(label), setting) {
-        (Some(text), Some(setting)) => *text = setting,
-        (Some(_), None) => drop(labels.remove(label)),
-        (None, _) => {}
+pub(super) fn follow(table: &'static [Entry], subscription: &mut Subscription) {
+    for setting in table.iter().filter(|setting| !setting.is_fixed) {
+        let Some(label) = setting.label else { continue };
+        let waits = label == TIMEOUT_LABEL && subscription.push.is_none();
+        if waits || !subscription.labels.contains_key(label) {
+            continue;
+        }
+        match setting.form.to_label(&shown(setting, subscription)) {
+            Some(text) => drop(subscription.labels.insert(label.to_owned(), text)),
+            None => drop(subscription.labels.remove(label)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::tests::{field_at_fault, pairs, subscription};
+    use super::super::{Change, SETTINGS, Start};
     use super::*;
+    use crate::policy::Poison;
+
+    fn labelled(labels: &[(&str, &str)]) -> Result<Subscription, Invalid> {
+        let labels = Some(pairs(labels));
+        Change { labels, is_creation: true, ..Change::default() }.apply(&subscription())
+    }
 
     #[test]
     fn labels_are_read_as_settings() {
-        let labels = pairs(&[
-            (START_LABEL, "earliest"),
-            (FIFO_LABEL, "true"),
-            (PAUSED_LABEL, "false"),
-            (POISON_LABEL, "halt"),
-            (MAX_ATTEMPTS_LABEL, "7"),
-            (TIMEOUT_LABEL, "600"),
+        let labels = [
+            ("postrider-start", "earliest"),
+            ("postrider-fifo", "true"),
+            ("postrider-paused", "false"),
+            ("postrider-poison", "halt"),
+            ("postrider-max-attempts", "7"),
+            ("postrider-timeout-seconds", "600"),
             ("team", "blue"),
-        ]);
-        let read = Labelled {
-            start: Some(Start::Earliest),
-            fifo: Some(true),
-            paused: Some(false),
-            poison: Some(Poison::Halt),
+        ];
+        let expected = Subscription {
+            labels: pairs(&labels),
+            start: Start::Earliest,
+            fifo: true,
+            poison: Poison::Halt,
             attempts_max: Some(7),
-            timeout: Some(Duration::from_secs(600)),
+            ..subscription()
         };
-        assert_eq!(Labelled::read(&labels), Ok(read));
-        assert_eq!(Labelled::read(&pairs(&[("team", "blue")])), Ok(Labelled::default()));
+        assert_eq!(labelled(&labels), Ok(expected));
+        let timeout = Labelled::read(&pairs(&labels)).unwrap().timeout;
+        assert_eq!(timeout, Some(Duration::from_secs(600)));
     }
 
     #[test]
     fn labels_that_make_no_sense_are_named() {
         for (label, text) in [
-            (START_LABEL, "soon"),
-            (FIFO_LABEL, "yes"),
-            (FIFO_LABEL, ""),
-            (PAUSED_LABEL, "1"),
-            (POISON_LABEL, "stop"),
-            (MAX_ATTEMPTS_LABEL, "0"),
-            (MAX_ATTEMPTS_LABEL, "101"),
-            (MAX_ATTEMPTS_LABEL, ""),
-            (MAX_ATTEMPTS_LABEL, "-1"),
-            (MAX_ATTEMPTS_LABEL, "99999999999999999999"),
-            (TIMEOUT_LABEL, "0"),
-            (TIMEOUT_LABEL, "601"),
-            (TIMEOUT_LABEL, "30s"),
+            ("postrider-start", "soon"),
+            ("postrider-fifo", "yes"),
+            ("postrider-fifo", ""),
+            ("postrider-paused", "1"),
+            ("postrider-poison", "stop"),
+            ("postrider-max-attempts", "0"),
+            ("postrider-max-attempts", "101"),
+            ("postrider-max-attempts", ""),
+            ("postrider-max-attempts", "-1"),
+            ("postrider-max-attempts", "99999999999999999999"),
+            ("postrider-timeout-seconds", "0"),
+            ("postrider-timeout-seconds", "601"),
+            ("postrider-timeout-seconds", "30s"),
         ] {
-            let error = Labelled::read(&pairs(&[(label, text)])).unwrap_err();
+            let error = labelled(&[(label, text)]).unwrap_err();
             assert_eq!(error.field, format!("labels[{label:?}]"), "{text}");
         }
     }
@@ -234,28 +209,36 @@ mod tests {
     #[test]
     fn a_label_must_agree_with_its_setting() {
         for (label, text) in [
-            (START_LABEL, "earliest"),
-            (FIFO_LABEL, "true"),
-            (PAUSED_LABEL, "true"),
-            (POISON_LABEL, "halt"),
-            (MAX_ATTEMPTS_LABEL, "7"),
+            ("postrider-start", "earliest"),
+            ("postrider-fifo", "true"),
+            ("postrider-paused", "true"),
+            ("postrider-poison", "halt"),
+            ("postrider-max-attempts", "7"),
         ] {
             let torn = Subscription { labels: pairs(&[(label, text)]), ..subscription() };
             assert_eq!(field_at_fault(&torn), format!("labels[{label:?}]"));
         }
         let agreeing = Subscription {
-            labels: pairs(&[(START_LABEL, "earliest"), (FIFO_LABEL, "true")]),
+            labels: pairs(&[("postrider-start", "earliest"), ("postrider-fifo", "true")]),
             start: Start::Earliest,
             fifo: true,
             ..subscription()
         };
         assert_eq!(agreeing.validate(), Ok(()));
         let both_numbers = Subscription {
-            labels: pairs(&[(MAX_ATTEMPTS_LABEL, "7")]),
+            labels: pairs(&[("postrider-max-attempts", "7")]),
             attempts_max: Some(8),
             ..subscription()
         };
         assert_eq!(field_at_fault(&both_numbers), r#"labels["postrider-max-attempts"]"#);
+    }
+
+    #[test]
+    fn what_is_given_goes_before_a_label_and_must_agree() {
+        let mut change = Change::of("postrider.fifo", json!(false)).unwrap();
+        change.labels = Some(pairs(&[("postrider-fifo", "true")]));
+        let error = change.apply(&subscription()).unwrap_err();
+        assert_eq!(error.field, r#"labels["postrider-fifo"]"#);
     }
 
     #[test]
@@ -267,11 +250,15 @@ mod tests {
     #[test]
     fn labels_follow_their_settings() {
         let mut changed = Subscription {
-            labels: pairs(&[(FIFO_LABEL, "true"), (MAX_ATTEMPTS_LABEL, "7"), ("team", "blue")]),
+            labels: pairs(&[
+                ("postrider-fifo", "true"),
+                ("postrider-max-attempts", "7"),
+                ("team", "blue"),
+            ]),
             poison: Poison::Halt,
             ..subscription()
         };
-        follow(&mut changed);
-        assert_eq!(changed.labels, pairs(&[(FIFO_LABEL, "false"), ("team", "blue")]));
+        follow(SETTINGS, &mut changed);
+        assert_eq!(changed.labels, pairs(&[("postrider-fifo", "false"), ("team", "blue")]));
     }
 }

@@ -63,7 +63,7 @@ impl PushChange {
 }
 
 /// Why parts of a push config are refused without its endpoint.
-fn no_endpoint() -> Invalid {
+pub(super) fn no_endpoint() -> Invalid {
     let problem = "the other fields of push_config need an endpoint, and there is none";
     Invalid::new("push_config.push_endpoint", problem)
 }
@@ -106,26 +106,35 @@ impl PushRetry {
     }
 }
 
-/// A change of how pushes are signed.
+/// What is asked for about signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SigningChange {
-    /// They are not.
+pub enum SigningAsk {
+    /// None.
     Off,
-    /// With the present secret; where there is none, with this one.
-    On(Secret),
+    /// With the secret there is; where there is none, with one that was made.
+    On,
     /// With this secret alone.
     With(Secret),
 }
 
-impl SigningChange {
-    /// How pushes are signed after it.
-    pub fn apply(self, current: Option<Signing>) -> Option<Signing> {
-        match self {
-            Self::Off => None,
-            Self::On(made) => Some(current.unwrap_or_else(|| Signing::new(made))),
-            Self::With(secret) => {
+impl SigningAsk {
+    /// How pushes are signed after it. `spare` is the secret that was made for the case that one is
+    /// needed.
+    pub(super) fn apply(
+        self,
+        current: Option<Signing>,
+        spare: Option<Secret>,
+    ) -> Result<Option<Signing>, Invalid> {
+        match (self, current, spare) {
+            (Self::Off, ..) => Ok(None),
+            (Self::On, Some(current), _) => Ok(Some(current)),
+            (Self::On, None, Some(made)) => Ok(Some(Signing::new(made))),
+            (Self::On, None, None) => {
+                Err(Invalid::new("postrider.signing.secret", "must be given here"))
+            }
+            (Self::With(secret), current, _) => {
                 let same = current.filter(|signing| signing.secret == secret);
-                Some(same.unwrap_or_else(|| Signing::new(secret)))
+                Ok(Some(same.unwrap_or_else(|| Signing::new(secret))))
             }
         }
     }
@@ -135,6 +144,8 @@ impl SigningChange {
 mod tests {
     use super::super::tests::{dead_letters, pairs, pushing, subscription};
     use super::super::{Change, Subscription, TIMEOUT_LABEL};
+    use serde_json::json;
+
     use super::*;
     use crate::backoff::Backoff;
 
@@ -248,20 +259,22 @@ mod tests {
     #[test]
     fn signing_keeps_the_secret_it_has() {
         let (first, second) = (Secret::new(&[1; 32]), Secret::new(&[2; 32]));
-        let on = SigningChange::On(first.clone()).apply(None);
-        assert_eq!(on, Some(Signing::new(first.clone())));
-        assert_eq!(SigningChange::On(second.clone()).apply(on.clone()), on);
-        assert_eq!(SigningChange::With(first).apply(on.clone()), on);
-        let with = SigningChange::With(second.clone()).apply(on.clone());
-        assert_eq!(with, Some(Signing::new(second)));
-        assert_eq!(SigningChange::Off.apply(on), None);
+        let signed = |secret: &Secret| Ok(Some(Signing::new(secret.clone())));
+        let on = SigningAsk::On.apply(None, Some(first.clone()));
+        assert_eq!(on, signed(&first));
+        let on = on.unwrap();
+        assert_eq!(SigningAsk::On.apply(on.clone(), Some(second.clone())), signed(&first));
+        assert_eq!(SigningAsk::With(first.clone()).apply(on.clone(), None), signed(&first));
+        assert_eq!(SigningAsk::With(second.clone()).apply(on.clone(), None), signed(&second));
+        assert_eq!(SigningAsk::Off.apply(on, Some(second)), Ok(None));
+        assert!(SigningAsk::On.apply(None, None).is_err());
     }
 
     #[test]
     fn a_ladder_takes_the_place_of_a_policy_that_is_ended() {
         let before = Subscription { retry_policy: Some(RetryPolicy::default()), ..pushing() };
         let ladder = Backoff::Ladder([secs(5)].into());
-        let mut change = Change { backoff: Some(Some(ladder.clone())), ..Change::default() };
+        let mut change = Change::of("postrider.backoff", json!(["5s"])).unwrap();
         assert_eq!(change.clone().apply(&before).unwrap_err().field, "postrider.backoff");
         change.retry_policy.whole = Some(None);
         assert_eq!(change.apply(&before).unwrap().backoff, Some(ladder));

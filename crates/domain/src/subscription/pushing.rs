@@ -13,20 +13,20 @@ use crate::limits::{
     HEADERS_MAX, OIDC_AUDIENCE_BYTES_MAX, OIDC_EMAIL_BYTES_MAX, PUSH_ATTRIBUTES_MAX, PUSH_RATE_MAX,
     PUSH_TIMEOUT_MAX, PUSH_TIMEOUT_MIN,
 };
-use crate::push::{BatchPush, Form, OidcToken, PushConfig, Signing, is_reserved_header};
+use crate::push::{BatchPush, Form, OidcToken, PushConfig, is_reserved_header};
+use crate::setting::read::between;
 
-/// Checks every push setting, and that they fit together.
+/// Checks the push config, and that it fits the other settings.
 pub(super) fn check(subscription: &Subscription) -> Result<(), Invalid> {
-    if let Some(push) = &subscription.push {
-        check_config(push)?;
-        check_fits(push, subscription)?;
-    }
-    check_backoff(subscription)?;
-    check_headers(&subscription.headers)?;
-    subscription.signing.as_ref().map_or(Ok(()), check_signing)?;
-    subscription.batch.map_or(Ok(()), check_batch)?;
+    let Some(push) = &subscription.push else { return Ok(()) };
+    check_config(push)?;
+    check_fits(push, subscription)
+}
+
+/// Checks how many requests a second there may be.
+pub(super) fn check_rate(subscription: &Subscription) -> Result<(), Invalid> {
     subscription.rate_max.map_or(Ok(()), |rate| {
-        between("postrider.rateLimit", rate, 1, PUSH_RATE_MAX, "requests a second")
+        between("postrider.rateLimit", rate, 1, PUSH_RATE_MAX, " requests a second")
     })
 }
 
@@ -94,34 +94,8 @@ fn check_fits(push: &PushConfig, subscription: &Subscription) -> Result<(), Inva
     Ok(())
 }
 
-/// The waits are given in one way, and ask for as many attempts as the other settings do.
-fn check_backoff(subscription: &Subscription) -> Result<(), Invalid> {
-    const FIELD: &str = "postrider.backoff";
-    let Some(backoff) = &subscription.backoff else { return Ok(()) };
-    backoff.validate(FIELD)?;
-    if subscription.retry_policy.is_some() {
-        let problem = "there is a retry_policy too; give one of them and clear the other";
-        return Err(Invalid::new(FIELD, problem));
-    }
-    let Some(made) = backoff.attempts() else { return Ok(()) };
-    let policy = subscription.dead_letter_policy.as_ref();
-    let others = [
-        ("postrider.maxAttempts", subscription.attempts_max),
-        (
-            "dead_letter_policy.max_delivery_attempts",
-            policy.map(|policy| policy.max_delivery_attempts),
-        ),
-    ];
-    for (name, attempts) in others {
-        if let Some(attempts) = attempts.filter(|attempts| *attempts != made) {
-            let problem = format!("its retries make {made} attempts, but {name} is {attempts}");
-            return Err(Invalid::new(FIELD, problem));
-        }
-    }
-    Ok(())
-}
-
-fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Invalid> {
+/// Checks the headers that are sent with each push.
+pub(super) fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Invalid> {
     const FIELD: &str = "postrider.headers";
     if headers.len() > HEADERS_MAX {
         let count = headers.len();
@@ -160,26 +134,16 @@ fn header_problem(name: &str, value: &str) -> Option<String> {
     (!is_legal).then(|| "the value holds more than visible ASCII, spaces and tabs".to_owned())
 }
 
-fn check_signing(signing: &Signing) -> Result<(), Invalid> {
-    signing.secret.validate("postrider.signing.secret")
-}
-
-fn check_batch(batch: BatchPush) -> Result<(), Invalid> {
+/// Checks how many messages go in one push.
+pub(super) fn check_batch(batch: BatchPush) -> Result<(), Invalid> {
     let BatchPush { messages, bytes, linger } = batch;
-    between("postrider.batch.messages", messages, 1, BATCH_MESSAGES_MAX, "messages")?;
-    between("postrider.batch.bytes", bytes, BATCH_BYTES_MIN, BATCH_BYTES_MAX, "bytes")?;
+    between("postrider.batch.messages", messages, 1, BATCH_MESSAGES_MAX, " messages")?;
+    between("postrider.batch.bytes", bytes, BATCH_BYTES_MIN, BATCH_BYTES_MAX, " bytes")?;
     if linger <= BATCH_LINGER_MAX {
         return Ok(());
     }
     let (given, max) = (linger.as_secs_f64(), BATCH_LINGER_MAX.as_secs());
     Err(Invalid::new("postrider.batch.linger", format!("{given} s, 0 to {max} s are allowed")))
-}
-
-fn between(field: &str, given: u32, min: u32, max: u32, unit: &str) -> Result<(), Invalid> {
-    if (min..=max).contains(&given) {
-        return Ok(());
-    }
-    Err(Invalid::new(field, format!("{given} {unit}, {min} to {max} are allowed")))
 }
 
 /// Whether messages that fail are tried again after waits that the owner did not ask for, until
@@ -197,7 +161,7 @@ mod tests {
     use super::*;
     use crate::backoff::{Backoff, Phases};
     use crate::policy::RetryPolicy;
-    use crate::push::Secret;
+    use crate::push::{Secret, Signing};
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde_json::{Value, json};
+
 use crate::error::Invalid;
 use crate::offset::Offset;
+use crate::setting::read::decimal;
 use crate::time::Timestamp;
 
 /// Where in its topic a new subscription begins.
@@ -44,6 +47,54 @@ impl Start {
     }
 }
 
+impl Start {
+    /// Reads what a document has: `"latest"`, `"earliest"`, `{"offset": 7}` or
+    /// `{"time": "2026-01-31T12:00:00Z"}`.
+    pub fn read(field: &str, value: &Value) -> Result<Option<Self>, Invalid> {
+        let read = match value {
+            Value::Null => return Ok(None),
+            Value::String(text) if text == "latest" => Some(Self::Latest),
+            Value::String(text) if text == "earliest" => Some(Self::Earliest),
+            Value::Object(object) if object.len() == 1 => {
+                match (object.get("offset"), object.get("time")) {
+                    (Some(offset), None) => read_offset(offset).map(Self::Offset),
+                    (None, Some(time)) => {
+                        time.as_str().and_then(Timestamp::parse_rfc3339).map(Self::Time)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        match read {
+            Some(start) => Ok(Some(start)),
+            None => {
+                let allowed = r#"expected "latest", "earliest", {"offset": …} or {"time": …}"#;
+                Err(Invalid::new(field, allowed))
+            }
+        }
+    }
+
+    /// What a document shows.
+    pub fn show(self) -> Value {
+        match self {
+            Self::Latest => json!("latest"),
+            Self::Earliest => json!("earliest"),
+            Self::Offset(offset) => json!({"offset": offset.to_string()}),
+            Self::Time(time) => json!({"time": time.rfc3339()}),
+        }
+    }
+}
+
+/// A number, or its digits as text, as JSON writes large numbers.
+fn read_offset(value: &Value) -> Option<Offset> {
+    match value {
+        Value::Number(number) => number.as_u64().map(Offset),
+        Value::String(text) => decimal(text).map(Offset),
+        _ => None,
+    }
+}
+
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,12 +104,6 @@ impl fmt::Display for Start {
             Self::Time(time) => write!(f, "time-{}", time.seconds()),
         }
     }
-}
-
-/// Digits only: `parse` alone would also take a sign.
-pub(super) fn decimal(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    if digits { text.parse().ok() } else { None }
 }
 
 fn seconds_start(seconds: u64) -> Start {

@@ -1,7 +1,18 @@
 //! The rules of subscription settings and of changes to them.
 
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
 use super::*;
-use crate::push::Endpoint;
+use crate::name::{SubscriptionName, TopicName};
+use crate::policy::{DeadLetterPolicy, Poison};
+use crate::push::{Endpoint, PushConfig};
+use crate::setting::Document;
+
+const START_LABEL: &str = "postrider-start";
+const FIFO_LABEL: &str = "postrider-fifo";
+const MAX_ATTEMPTS_LABEL: &str = "postrider-max-attempts";
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -91,38 +102,47 @@ fn description_and_metadata_are_bounded() {
     assert_eq!(field_at_fault(&Subscription { metadata, ..subscription() }), "postrider.metadata");
 }
 
+/// The change that a mask of one path makes.
+fn masked(path: &str, has_ours: bool) -> Result<Change, Invalid> {
+    Change::by_mask(&Document::default(), has_ours, &[path.to_owned()])
+}
+
 #[test]
 fn masks_name_known_fields_only() {
-    for (path, field) in [
-        ("ack_deadline_seconds", Field::AckDeadline),
-        ("expiration_policy.ttl", Field::Expiration),
-        ("message_transforms", Field::NotBuilt("message_transforms")),
-        ("push_config", Field::Push(PushPart::Whole)),
-        ("push_config.push_endpoint", Field::Push(PushPart::Endpoint)),
-        ("push_config.attributes", Field::Push(PushPart::Attributes)),
-        ("push_config.oidc_token", Field::Push(PushPart::Oidc)),
-        ("push_config.no_wrapper.write_metadata", Field::Push(PushPart::Form)),
-        ("retry_policy", Field::RetryPolicy),
-        ("retry_policy.minimum_backoff", Field::BackoffMin),
-        ("retry_policy.maximum_backoff", Field::BackoffMax),
-        ("dead_letter_policy", Field::DeadLetterPolicy),
-        ("dead_letter_policy.dead_letter_topic", Field::DeadLetterTopic),
-        ("dead_letter_policy.max_delivery_attempts", Field::DeadLetterAttempts),
-        ("enable_exactly_once_delivery", Field::ExactlyOnce),
-        ("postrider", Field::Postrider),
-        ("postrider.fifo", Field::Ours(Ours::Fifo)),
-        ("postrider.laneBy", Field::Ours(Ours::LaneBy)),
-        ("postrider.lane_by", Field::Ours(Ours::LaneBy)),
-        ("postrider.max_attempts", Field::Ours(Ours::AttemptsMax)),
-        ("postrider.backoff", Field::Ours(Ours::Backoff)),
-        ("postrider.headers", Field::Ours(Ours::Headers)),
-        ("postrider.method", Field::Ours(Ours::Method)),
-        ("postrider.signing", Field::Ours(Ours::Signing)),
-        ("postrider.batch", Field::Ours(Ours::Batch)),
-        ("postrider.rate_limit", Field::Ours(Ours::RateMax)),
+    for path in [
+        "ack_deadline_seconds",
+        "expiration_policy.ttl",
+        "message_transforms",
+        "push_config",
+        "push_config.push_endpoint",
+        "push_config.attributes",
+        "push_config.oidc_token",
+        "push_config.oidc_token.audience",
+        "push_config.no_wrapper.write_metadata",
+        "push_config.pubsub_wrapper",
+        "retry_policy",
+        "retry_policy.minimum_backoff",
+        "retry_policy.maximum_backoff",
+        "dead_letter_policy",
+        "dead_letter_policy.max_delivery_attempts",
+        "enable_exactly_once_delivery",
+        "postrider",
+        "postrider.fifo",
+        "postrider.laneBy",
+        "postrider.lane_by",
+        "postrider.max_attempts",
+        "postrider.backoff",
+        "postrider.headers",
+        "postrider.method",
+        "postrider.signing",
+        "postrider.batch",
+        "postrider.rate_limit",
+        "fifo_mode",
+        "is_enabled",
     ] {
-        assert_eq!(Field::parse(path), Ok(field), "{path}");
-        assert_eq!(field.is_ours(), path.starts_with("postrider"), "{path}");
+        assert!(masked(path, true).is_ok(), "{path}");
+        let is_ours = path.starts_with("postrider") || path == "fifo_mode" || path == "is_enabled";
+        assert_eq!(masked(path, false).is_err(), is_ours, "{path}");
     }
     for fixed in [
         "name",
@@ -134,7 +154,7 @@ fn masks_name_known_fields_only() {
         "detached",
     ] {
         assert!(is_fixed(fixed), "{fixed}");
-        let error = Field::parse(fixed).unwrap_err();
+        let error = masked(fixed, true).unwrap_err();
         assert_eq!(error.field, "update_mask");
         assert!(error.problem.contains("cannot be changed"), "{error}");
     }
@@ -144,37 +164,55 @@ fn masks_name_known_fields_only() {
         "ackDeadlineSeconds",
         "postrider.stat",
         "postrider.",
+        "postrider.batch.messages",
         "push_config.",
         "push_config.endpoint",
         "retry_policy.min",
         "dead_letter_policyx",
     ] {
-        let error = Field::parse(unknown).unwrap_err();
+        let error = masked(unknown, true).unwrap_err();
         assert!(error.problem.contains("not a field"), "{error}");
     }
+    assert_eq!(Change::by_mask(&Document::default(), true, &[]).unwrap_err().field, "update_mask");
 }
 
 #[test]
 fn what_a_push_config_has_of_ours_is_no_field_of_googles() {
-    for (path, part) in [
-        ("push_config.timeout_seconds", PushPart::Timeout),
-        ("push_config.retry_policy", PushPart::Retry),
-    ] {
-        assert_eq!(Field::parse(path), Ok(Field::Push(part)));
-        assert!(Field::Push(part).is_ours());
+    for path in ["push_config.timeout_seconds", "push_config.retry_policy"] {
+        assert!(masked(path, true).is_ok());
+        assert!(masked(path, false).is_err());
+    }
+}
+
+#[test]
+fn every_setting_that_is_shown_can_be_given_again() {
+    let given = Subscription {
+        message_ordering: true,
+        expiration: None,
+        exactly_once: true,
+        metadata: pairs(&[("owner", "Ann")]),
+        start: Start::Earliest,
+        poison: Poison::Halt,
+        retry_policy: Some(RetryPolicy::default()),
+        ..dead_letters("projects/p/topics/dead", 7)
+    };
+    for one in [subscription(), pushing(), given] {
+        let document = show(SETTINGS, &one);
+        let again = Change::creating(&document).unwrap().apply(&subscription()).unwrap();
+        // The deadline is shown, and so it is given.
+        assert_eq!(again, Subscription { is_ack_deadline_given: true, ..one });
     }
 }
 
 #[test]
 fn a_change_knows_whether_the_ack_deadline_was_given() {
     let given = Subscription { is_ack_deadline_given: true, ..subscription() };
-    let described = Change { description: Some("d".to_owned()), ..Change::default() };
+    let described = Change::of("postrider.description", json!("d")).unwrap();
     assert!(described.clone().apply(&given).unwrap().is_ack_deadline_given);
     assert!(!described.apply(&subscription()).unwrap().is_ack_deadline_given);
-    let ten = Some(Some(Duration::from_secs(10)));
-    let change = Change { ack_deadline: ten, ..Change::default() };
+    let change = Change::of("ack_deadline_seconds", json!(10)).unwrap();
     assert!(change.apply(&subscription()).unwrap().is_ack_deadline_given);
-    let change = Change { ack_deadline: Some(None), ..Change::default() };
+    let change = Change::of("ack_deadline_seconds", json!(null)).unwrap();
     let after = change.apply(&Subscription { ack_deadline: DAY / 288, ..given }).unwrap();
     assert_eq!((after.ack_deadline, after.is_ack_deadline_given), (Duration::from_secs(10), false));
 }
@@ -189,12 +227,12 @@ fn a_change_touches_only_what_it_names() {
         ..subscription()
     };
     let minute = Duration::from_secs(60);
-    let change = Change { ack_deadline: Some(Some(minute)), ..Change::default() };
+    let change = Change::of("ack_deadline_seconds", json!(60)).unwrap();
     let expected =
         Subscription { ack_deadline: minute, is_ack_deadline_given: true, ..before.clone() };
     assert_eq!(change.apply(&before).unwrap(), expected);
     assert_eq!(Change::default().apply(&before).unwrap(), before);
-    let never = Change { expiration: Some(None), ..Change::default() }.apply(&before).unwrap();
+    let never = Change::of("expiration_policy", json!({})).unwrap().apply(&before).unwrap();
     assert_eq!(never.expiration, None);
 }
 
@@ -210,7 +248,7 @@ fn a_change_cannot_move_the_start_by_label() {
 
 #[test]
 fn a_change_to_something_invalid_is_refused() {
-    let change = Change { message_retention: Some(31 * DAY), ..Change::default() };
+    let change = Change::of("message_retention_duration", json!("2678400s")).unwrap();
     let before = Subscription { expiration: Some(7 * DAY), ..subscription() };
     assert_eq!(change.apply(&before).unwrap_err().field, "expiration_policy.ttl");
 }
@@ -326,7 +364,8 @@ fn a_setting_that_changes_takes_its_label_along() {
         labels: pairs(&[(FIFO_LABEL, "true"), (MAX_ATTEMPTS_LABEL, "7"), ("team", "blue")]),
         ..subscription()
     };
-    let change = Change { fifo: Some(false), attempts_max: Some(None), ..Change::default() };
+    let change = Change::of("postrider.fifo", json!(false)).unwrap();
+    let change = Change { attempts_max: Some(None), ..change };
     let after = change.apply(&before).unwrap();
     assert_eq!((after.fifo, after.attempts_max), (false, None));
     assert_eq!(after.labels, pairs(&[(FIFO_LABEL, "false"), ("team", "blue")]));
@@ -336,8 +375,7 @@ fn a_setting_that_changes_takes_its_label_along() {
 fn a_change_by_label_and_object_must_agree() {
     let change = |fifo| Change {
         labels: Some(pairs(&[(FIFO_LABEL, "true")])),
-        fifo: Some(fifo),
-        ..Change::default()
+        ..Change::of("postrider.fifo", json!(fifo)).unwrap()
     };
     assert!(change(true).apply(&subscription()).unwrap().fifo);
     let error = change(false).apply(&subscription()).unwrap_err();

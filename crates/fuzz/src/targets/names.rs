@@ -1,7 +1,8 @@
 //! Names, masks and what is given out to come back.
 
 use domain::delivery::AckId;
-use domain::subscription::Field;
+use domain::setting::Document;
+use domain::subscription::Change;
 use domain::{ProjectName, SchemaName, SnapshotName, SubscriptionName, TopicName};
 
 /// Any text as the name of each kind, and as a path of an update mask.
@@ -24,7 +25,9 @@ pub(super) fn names(input: &[u8]) -> String {
     note(SubscriptionName::parse("name", &text).map(|name| name.as_str().to_owned()));
     note(SnapshotName::parse("name", &text).map(|name| name.as_str().to_owned()));
     note(SchemaName::parse("name", &text).map(|name| name.as_str().to_owned()));
-    let mask = Field::parse(&text).map(|field| format!("{field:?}"));
+    let mask = [text.clone().into_owned()];
+    let mask =
+        Change::by_mask(&Document::default(), true, &mask).map(|change| format!("{change:?}"));
     let topic = domain::topic::Field::parse(&text).map(|field| format!("{field:?}"));
     format!("{said} {mask:?} {topic:?}")
 }

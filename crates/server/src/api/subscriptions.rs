@@ -6,11 +6,11 @@ use broker::{Cursor, Subscription};
 use domain::push::Secret;
 use domain::subscription::{Change, is_fixed, warnings};
 use domain::{ProjectName, SubscriptionName, Timestamp};
-use wire::protobuf::Empty;
+use wire::protobuf::{Empty, FieldMask};
 use wire::pubsub;
 
 use super::{Api, paging};
-use crate::convert::{self, Extras};
+use crate::convert::{self, Wanted};
 use crate::status::Result;
 
 /// A subscription that was made or changed, and what its owner should know about it.
@@ -22,12 +22,8 @@ pub(crate) struct Warned {
 }
 
 impl Api {
-    pub(crate) async fn create_subscription(
-        &self,
-        request: pubsub::Subscription,
-        extras: Extras,
-    ) -> Result<Warned> {
-        let settings = convert::subscription_from_wire(request, extras)?;
+    pub(crate) async fn create_subscription(&self, wanted: &Wanted) -> Result<Warned> {
+        let settings = wanted.made()?;
         settings.name.check_not_own("name")?;
         let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
         let subscription = self.broker.create_subscription(settings).await?;
@@ -57,35 +53,32 @@ impl Api {
         Ok(self.broker.subscription(&name)?)
     }
 
-    /// Without `extras` the call came on a way that cannot give them.
+    /// Changes what `mask` names to what `wanted` has.
     pub(crate) async fn update_subscription(
         &self,
-        request: pubsub::UpdateSubscriptionRequest,
-        extras: Option<Extras>,
+        name: &str,
+        wanted: &Wanted,
+        mask: Option<FieldMask>,
     ) -> Result<Warned> {
-        let wanted = request.subscription.unwrap_or_default();
-        let name = SubscriptionName::parse("subscription.name", &wanted.name)?;
-        let mut paths = request.update_mask.unwrap_or_default().paths;
+        let name = SubscriptionName::parse("subscription.name", name)?;
+        let mut paths = mask.unwrap_or_default().paths;
         if paths.iter().any(|path| is_fixed(path)) {
             let current = self.broker.subscription(&name)?;
-            let extras = extras.as_ref();
-            paths.retain(|path| !convert::is_unchanged(path, &wanted, extras, &current));
+            paths.retain(|path| !wanted.is_unchanged(path, &current));
             if paths.is_empty() {
                 return self.change_subscription(&name, Change::default()).await;
             }
         }
-        let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
-        self.change_subscription(&name, change).await
+        self.change_subscription(&name, wanted.change(&paths)?).await
     }
 
     async fn change_subscription(&self, name: &SubscriptionName, change: Change) -> Result<Warned> {
         name.check_not_own("subscription")?;
         let before = self.broker.subscription(name)?;
         let (before, outstanding) = (before.settings(), before.outstanding());
-        let signing = change.signing.clone();
-        let subscription = self.broker.update_subscription(name, change).await?;
+        let subscription = self.broker.update_subscription(name, change.clone()).await?;
         let settings = subscription.settings();
-        let secret = convert::secret_set(signing.as_ref(), &settings).cloned();
+        let secret = convert::secret_set(&change, &settings);
         let mut warnings = warnings(Some(&before), &settings, outstanding);
         warnings.extend(self.endpoint_warning(Some(&before), &settings).await);
         Ok(Warned { subscription, warnings, secret })
@@ -115,19 +108,10 @@ impl Api {
         Ok(Empty {})
     }
 
-    /// The same as an update that names the push config. Without `extras` the call came on a way
-    /// that cannot give them.
-    pub(crate) async fn modify_push_config(
-        &self,
-        request: pubsub::ModifyPushConfigRequest,
-        extras: Option<Extras>,
-    ) -> Result<Warned> {
-        let name = SubscriptionName::parse("subscription", &request.subscription)?;
-        let push_config = request.push_config;
-        let wanted = pubsub::Subscription { push_config, ..pubsub::Subscription::default() };
-        let paths = ["push_config".to_owned()];
-        let change = convert::subscription_change(&wanted, extras.as_ref(), &paths)?;
-        self.change_subscription(&name, change).await
+    /// The same as an update that names the push config.
+    pub(crate) async fn modify_push_config(&self, name: &str, wanted: &Wanted) -> Result<Warned> {
+        let name = SubscriptionName::parse("subscription", name)?;
+        self.change_subscription(&name, wanted.change(&["push_config".to_owned()])?).await
     }
 
     /// Signs pushes with a new secret, given or made. Returns it and until when the last of those

@@ -29,7 +29,7 @@ const LOCAL: &str = "http://127.0.0.1:8085";
 
 /// Whom to ask, about which project, and how to show the answer.
 #[derive(Clone, Debug, Default, Args)]
-pub(super) struct At {
+pub(crate) struct At {
     /// The server [default: PUBSUB_EMULATOR_HOST, else http://127.0.0.1:8085]
     #[arg(
         long,

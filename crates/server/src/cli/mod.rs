@@ -3,7 +3,7 @@
 mod alerts;
 mod attempts;
 mod backup;
-mod client;
+pub(crate) mod client;
 mod clock;
 mod completions;
 mod config;
@@ -28,7 +28,7 @@ mod reference;
 mod schema;
 mod seek;
 mod serve;
-mod subscription;
+pub(crate) mod subscription;
 mod table;
 mod tail;
 mod top;
@@ -238,7 +238,7 @@ impl Settings {
 
 /// Why a command ended badly: the exit code and the words for standard error.
 #[derive(Debug)]
-struct Failure {
+pub(crate) struct Failure {
     code: u8,
     problem: String,
 }

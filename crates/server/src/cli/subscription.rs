@@ -1,15 +1,15 @@
 //! `postrider subscription`.
 
-mod changes;
+pub(crate) mod changes;
 mod describe;
-mod settings;
+pub(crate) mod settings;
 mod standard;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use changes::Changes;
-use settings::Settings;
+use settings::{Given, Settings};
 use standard::Scaffold;
 
 use super::client::{At, Client};
@@ -68,15 +68,6 @@ pub(super) struct Create {
     /// The topic whose messages it gets
     #[arg(long)]
     topic: String,
-    /// Only messages that this filter lets through, such as 'attributes.kind = "order"'
-    #[arg(long)]
-    filter: Option<String>,
-    /// Messages with the same ordering key go in order
-    #[arg(long)]
-    ordering: bool,
-    /// Where it starts: latest, earliest, an offset, or a time (Postrider)
-    #[arg(long)]
-    start: Option<String>,
     /// As is advised for most: dead letters, 5 attempts, waits in between
     #[arg(long)]
     standard: bool,
@@ -85,9 +76,8 @@ pub(super) struct Create {
     if_not_exists: bool,
     #[command(flatten)]
     at: At,
-    // Last: the headings in its help hold for whatever is behind them.
     #[command(flatten)]
-    settings: Settings,
+    settings: Settings<true>,
 }
 
 #[derive(Debug, Args)]
@@ -116,9 +106,8 @@ pub(super) struct Update {
     removed: Vec<String>,
     #[command(flatten)]
     at: At,
-    // Last: the headings in its help hold for whatever is behind them.
     #[command(flatten)]
-    settings: Settings,
+    settings: Settings<false>,
 }
 
 #[derive(Debug, Args)]
@@ -149,20 +138,12 @@ fn make(arguments: &Create) -> Result<(), Failure> {
     let client = Client::new(at)?;
     let mut changes = Changes::new(Value::Null);
     changes.set("topic", at.topic(&arguments.topic)?.as_str().into());
-    if let Some(filter) = &arguments.filter {
-        changes.set("filter", filter.clone().into());
-    }
-    if arguments.ordering {
-        changes.set("enableMessageOrdering", true.into());
-    }
-    if let Some(start) = &arguments.start {
-        changes.set("postrider.start", settings::start(start, client.wall())?);
-    }
+    let given = &arguments.settings.0;
     let letters = match arguments.standard {
-        true => standard::apply(&name, &arguments.settings, &mut changes),
+        true => standard::apply(&name, given, &mut changes),
         false => None,
     };
-    arguments.settings.apply(at, &mut changes)?;
+    given.apply(at, &mut changes, client.wall())?;
     let may_exist = arguments.if_not_exists;
     let created = make_with(&client, &name, &changes.body(), letters.as_ref(), may_exist)?;
     let (answer, done) = created.told();
@@ -173,7 +154,7 @@ fn make(arguments: &Create) -> Result<(), Failure> {
 pub(super) fn make_standard(client: &Client, name: &Name, topic: &Name) -> Result<(), Failure> {
     let mut changes = Changes::new(Value::Null);
     changes.set("topic", topic.as_str().into());
-    let letters = standard::apply(name, &Settings::default(), &mut changes);
+    let letters = standard::apply(name, &Given::default(), &mut changes);
     make_with(client, name, &changes.body(), letters.as_ref(), false).map(|_| ())
 }
 
@@ -220,7 +201,7 @@ fn update(arguments: &Update) -> Result<(), Failure> {
     let name = at.subscription(&arguments.name)?;
     let client = Client::new(at)?;
     let mut changes = Changes::new(client.get(&name.path())?);
-    arguments.settings.apply(at, &mut changes)?;
+    arguments.settings.0.apply(at, &mut changes, client.wall())?;
     for key in &arguments.removed {
         changes.remove("labels", key);
     }

@@ -4,7 +4,7 @@ mod alerts;
 pub(crate) mod fuzzing;
 mod live;
 mod push;
-mod resources;
+pub(crate) mod resources;
 mod server;
 mod sources;
 mod units;

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use domain::push::{Endpoint, PushConfig};
-use domain::subscription::Labelled;
-use domain::{
-    DeadLetterPolicy, Filter, Invalid, Poison, RetryPolicy, Start, Subscription, SubscriptionName,
-    TopicName,
-};
+use domain::setting::{Document, Form, Part, camel, read};
+use domain::subscription::{Change, Entry, SETTINGS, SigningAsk, Start};
+use domain::{Invalid, Subscription, SubscriptionName, TopicName};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde_json::{Map, Value, json};
 
 use super::units;
-use crate::convert::alerts;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,58 +34,13 @@ impl TopicEntry {
     }
 }
 
+/// A subscription: its name, its topic, and what the table of settings has a key for.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct SubscriptionEntry {
     name: String,
     topic: String,
-    #[serde(default, deserialize_with = "units::some_duration")]
-    ack_deadline: Option<Duration>,
-    #[serde(default, deserialize_with = "units::some_duration")]
-    message_retention: Option<Duration>,
-    #[serde(default)]
-    retain_acked_messages: bool,
-    expiration: Option<String>,
-    #[serde(default)]
-    enable_message_ordering: bool,
-    filter: Option<String>,
-    retry_policy: Option<RetryEntry>,
-    dead_letter_policy: Option<DeadLetterEntry>,
-    #[serde(default)]
-    enable_exactly_once_delivery: bool,
-    fifo: Option<bool>,
-    paused: Option<bool>,
-    poison: Option<String>,
-    lane_by: Option<String>,
-    max_attempts: Option<u32>,
-    push_endpoint: Option<String>,
-    push_timeout_seconds: Option<u32>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    start: Option<String>,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    metadata: BTreeMap<String, String>,
-    alerts: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RetryEntry {
-    #[serde(default, deserialize_with = "units::some_duration")]
-    minimum_backoff: Option<Duration>,
-    #[serde(default, deserialize_with = "units::some_duration")]
-    maximum_backoff: Option<Duration>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DeadLetterEntry {
-    dead_letter_topic: String,
-    max_delivery_attempts: Option<u32>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
 }
 
 impl SubscriptionEntry {
@@ -97,89 +49,76 @@ impl SubscriptionEntry {
             SubscriptionName::parse("name", &self.name)?,
             TopicName::parse("topic", &self.topic)?,
         );
-        let labelled = Labelled::read(&self.labels)?;
-        let attempts_max = self.max_attempts.or(labelled.attempts_max);
-        let start = self.start.map(|text| Start::parse("start", &text)).transpose()?;
-        let poison = self.poison.map(|text| Poison::parse("poison", &text)).transpose()?;
-        let dead_letter_policy =
-            self.dead_letter_policy.map(|entry| entry.build(attempts_max)).transpose()?;
-        let alerts = self.alerts.map(|value| alerts::read("alerts", value)).transpose()?;
-        let subscription = Subscription {
-            alerts: alerts.unwrap_or_default(),
-            push: push(self.push_endpoint, self.push_timeout_seconds, labelled.timeout)?,
-            headers: self.headers,
-            ack_deadline: self.ack_deadline.unwrap_or(plain.ack_deadline),
-            is_ack_deadline_given: self.ack_deadline.is_some(),
-            message_retention: self.message_retention.unwrap_or(plain.message_retention),
-            retain_acked_messages: self.retain_acked_messages,
-            expiration: expiration(self.expiration.as_deref(), plain.expiration)?,
-            message_ordering: self.enable_message_ordering,
-            filter: self.filter.map(|text| Filter::parse("filter", &text)).transpose()?,
-            retry_policy: self.retry_policy.map(RetryEntry::build),
-            dead_letter_policy,
-            exactly_once: self.enable_exactly_once_delivery,
-            // Where a label says another thing, the whole does not validate.
-            fifo: self.fifo.or(labelled.fifo).unwrap_or_default(),
-            paused: self.paused.or(labelled.paused).unwrap_or_default(),
-            poison: poison.or(labelled.poison).unwrap_or_default(),
-            lane_by: self.lane_by,
-            attempts_max,
-            labels: self.labels,
-            start: start.or(labelled.start).unwrap_or_default(),
-            description: self.description,
-            metadata: self.metadata,
-            ..plain
+        let mut change = Change::creating(&document(SETTINGS, &self.settings)?)?;
+        if change.signing == Some(SigningAsk::On) {
+            let secret = broker::make_secret();
+            change.spare_secret =
+                Some(secret.map_err(|error| Invalid::new("signing", error.to_string()))?);
+        }
+        change.apply(&plain)
+    }
+}
+
+/// The document that the keys of a `[[subscriptions]]` entry make.
+pub(crate) fn document(
+    table: &[Entry],
+    settings: &Map<String, Value>,
+) -> Result<Document, Invalid> {
+    let mut document = Document::default();
+    for (key, value) in settings {
+        let Some(setting) = table.iter().find(|setting| setting.config == key) else {
+            return Err(Invalid::new(key.clone(), unknown(table)));
         };
-        subscription.validate()?;
-        Ok(subscription)
+        document.put(setting.path, in_json(key, setting.form, setting.parts, value)?);
     }
+    Ok(document)
 }
 
-impl RetryEntry {
-    fn build(self) -> RetryPolicy {
-        let default = RetryPolicy::default();
-        RetryPolicy {
-            min: self.minimum_backoff.unwrap_or(default.min),
-            max: self.maximum_backoff.unwrap_or(default.max),
+fn unknown(table: &[Entry]) -> String {
+    let keys = table.iter().map(|setting| setting.config).filter(|key| !key.is_empty());
+    let keys: Vec<&str> = ["name", "topic"].into_iter().chain(keys).collect();
+    format!("unknown field, expected one of {}", keys.join(", "))
+}
+
+/// A value of the configuration file as a document has it: times there have any unit.
+fn in_json(field: &str, form: Form, parts: &[Part], value: &Value) -> Result<Value, Invalid> {
+    match (form, value) {
+        (Form::Time, value) => time(field, value).map(read::show_google_time),
+        (Form::Seconds, Value::String(_)) => time(field, value).map(seconds),
+        (Form::TimeOrNever, Value::String(text)) if text == "never" => Ok(json!({})),
+        (Form::TimeOrNever, value) => {
+            time(field, value).map(|time| json!({"ttl": read::show_google_time(time)}))
         }
-    }
-}
-
-impl DeadLetterEntry {
-    fn build(self, attempts_max: Option<u32>) -> Result<DeadLetterPolicy, Invalid> {
-        let topic =
-            TopicName::parse("dead_letter_policy.dead_letter_topic", &self.dead_letter_topic)?;
-        Ok(DeadLetterPolicy::new(topic, self.max_delivery_attempts, attempts_max))
-    }
-}
-
-fn push(
-    endpoint: Option<String>,
-    timeout_seconds: Option<u32>,
-    labelled: Option<Duration>,
-) -> Result<Option<PushConfig>, Invalid> {
-    let timeout = timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-    match endpoint {
-        Some(text) => {
-            let endpoint = Endpoint::parse("push_endpoint", &text)?;
-            Ok(Some(PushConfig { timeout: timeout.or(labelled), ..PushConfig::new(endpoint) }))
+        (Form::Start, Value::String(text)) => Start::parse(field, text).map(Start::show),
+        // `signing = true`, as the flag has it.
+        (Form::Object, Value::Bool(true)) => Ok(json!({})),
+        (Form::Object, Value::Bool(false)) => Ok(Value::Null),
+        (Form::Object, Value::Object(object)) => {
+            let mut document = Map::new();
+            for (name, value) in object {
+                let field = format!("{field}.{name}");
+                let Some(part) = parts.iter().find(|part| part.name == name) else {
+                    return Err(read::unknown(&field));
+                };
+                document.insert(camel(name), in_json(&field, part.form, &[], value)?);
+            }
+            Ok(Value::Object(document))
         }
-        None if timeout.is_some() => {
-            Err(Invalid::new("push_timeout_seconds", "needs a push_endpoint"))
-        }
-        None => Ok(None),
+        (_, value) => Ok(value.clone()),
     }
 }
 
-fn expiration(text: Option<&str>, default: Option<Duration>) -> Result<Option<Duration>, Invalid> {
-    match text {
-        None => Ok(default),
-        Some("never") => Ok(None),
-        Some(text) => match units::parse_duration(text) {
-            Ok(ttl) => Ok(Some(ttl)),
-            Err(problem) => Err(Invalid::new("expiration", problem)),
-        },
+/// Whole seconds as a number; what is not whole stays what it is, and is refused.
+fn seconds(time: Duration) -> Value {
+    match time.subsec_nanos() {
+        0 => time.as_secs().into(),
+        _ => time.as_secs_f64().into(),
     }
+}
+
+fn time(field: &str, value: &Value) -> Result<Duration, Invalid> {
+    let text = read::needed(field, read::text(field, value)?)?;
+    units::parse_duration(&text).map_err(|problem| Invalid::new(field, problem))
 }
 
 /// For `#[serde(deserialize_with)]` on the topics to make.
@@ -211,6 +150,9 @@ fn build_all<Entry, Built, E: Error>(
 
 #[cfg(test)]
 mod tests {
+    use domain::push::{Form as Body, Method};
+    use domain::{DeadLetterPolicy, Filter, Poison, RetryPolicy};
+
     use super::*;
 
     #[derive(Debug, Deserialize)]
@@ -219,7 +161,7 @@ mod tests {
         subscriptions: Vec<Subscription>,
     }
 
-    fn read(lines: &str) -> Result<Subscription, String> {
+    fn declared(lines: &str) -> Result<Subscription, String> {
         let text = format!(
             "[[subscriptions]]\nname = \"projects/p/subscriptions/sub\"\n\
              topic = \"projects/p/topics/orders\"\n{lines}\n"
@@ -232,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_subscription_can_be_given_every_setting() {
-        let all = read(
+        let all = declared(
             r#"
             enable_message_ordering = true
             filter = 'attributes:kind'
@@ -266,12 +208,12 @@ mod tests {
             ..plain
         };
         assert_eq!(all, expected);
-        assert_eq!(read("lane_by = \"kind\"").unwrap().lane_by.unwrap(), "kind");
+        assert_eq!(declared("lane_by = \"kind\"").unwrap().lane_by.unwrap(), "kind");
     }
 
     #[test]
     fn a_subscription_can_push() {
-        let pushing = read(
+        let pushing = declared(
             "push_endpoint = \"http://localhost:8080/push\"\npush_timeout_seconds = 7\n\
              headers = { x-tenant = \"blue\" }",
         )
@@ -280,15 +222,51 @@ mod tests {
         assert_eq!(push.endpoint.text(), "http://localhost:8080/push");
         assert_eq!(push.timeout, Some(Duration::from_secs(7)));
         assert_eq!(pushing.headers["x-tenant"], "blue");
-        assert_eq!(read("").unwrap().push, None);
-        assert!(read("ack_deadline = \"10s\"").unwrap().is_ack_deadline_given);
+        assert_eq!(declared("").unwrap().push, None);
+        assert!(declared("ack_deadline = \"10s\"").unwrap().is_ack_deadline_given);
+    }
+
+    #[test]
+    fn what_only_the_api_could_set_can_be_declared() {
+        let all = declared(
+            r#"
+            ack_deadline = "1m"
+            expiration = "never"
+            push_endpoint = "http://localhost:8080/push"
+            push_attributes = { x-goog-version = "v1" }
+            push_oidc_token = { service_account_email = "a@b", audience = "me" }
+            push_no_wrapper = { write_metadata = true }
+            push_timeout_seconds = "7s"
+            backoff = ["5s", "5m"]
+            method = "PUT"
+            signing = true
+            rate_limit = 9
+            cel_filter = "data.total > 100"
+            start = "earliest"
+            alerts = { dead_letters = "off" }
+            "#,
+        )
+        .unwrap();
+        assert_eq!((all.ack_deadline, all.expiration), (Duration::from_secs(60), None));
+        let push = all.push.unwrap();
+        assert_eq!(push.oidc.unwrap().audience, "me");
+        assert_eq!(push.form, Body::Unwrapped { write_metadata: true });
+        assert_eq!(push.timeout, Some(Duration::from_secs(7)));
+        assert_eq!(push.attributes["x-goog-version"], "v1");
+        assert_eq!((all.method, all.rate_max), (Method::Put, Some(9)));
+        assert!(all.signing.is_some() && all.backoff.is_some() && !all.alerts.is_empty());
+        assert!(all.filter.unwrap().is_cel());
+        assert_eq!(all.start, Start::Earliest);
+        let batched =
+            declared("push_endpoint = \"http://h/\"\nbatch = { messages = 9, linger = \"1s\" }");
+        assert_eq!(batched.unwrap().batch.unwrap().messages, 9);
     }
 
     #[test]
     fn labels_set_what_they_stand_for_and_must_agree() {
-        let labelled = read("labels = { postrider-fifo = \"true\" }").unwrap();
+        let labelled = declared("labels = { postrider-fifo = \"true\" }").unwrap();
         assert!(labelled.fifo);
-        let torn = read("fifo = false\nlabels = { postrider-fifo = \"true\" }").unwrap_err();
+        let torn = declared("fifo = false\nlabels = { postrider-fifo = \"true\" }").unwrap_err();
         assert!(torn.contains(r#"subscriptions[0].labels["postrider-fifo"]"#), "{torn}");
     }
 
@@ -296,12 +274,15 @@ mod tests {
     fn bad_settings_name_entry_and_field() {
         for (lines, field) in [
             ("filter = \"x\"", "filter: at 1"),
-            ("poison = \"stop\"", "poison"),
+            ("colour = 1", "colour: unknown field, expected one of name, topic, ack_deadline"),
+            ("ack_deadline = \"1500ms\"", "ack_deadline_seconds"),
+            ("ack_deadline = \"soon\"", "ack_deadline"),
+            ("batch = { size = 5 }", "batch.size"),
+            ("poison = \"stop\"", "postrider.poison"),
             ("poison = \"halt\"", "postrider.poison"),
             ("max_attempts = 0", "postrider.maxAttempts"),
-            ("lane_by = \"\"", "postrider.laneBy"),
-            ("push_endpoint = \"localhost\"", "push_endpoint"),
-            ("push_timeout_seconds = 5", "push_timeout_seconds"),
+            ("push_endpoint = \"localhost\"", "push_config.push_endpoint"),
+            ("push_timeout_seconds = 5", "push_config.push_endpoint"),
             ("headers = { host = \"x\" }", r#"postrider.headers["host"]"#),
             ("retry_policy = { maximum_backoff = \"1h\" }", "retry_policy.maximum_backoff"),
             (
@@ -314,7 +295,7 @@ mod tests {
                 "dead_letter_policy.max_delivery_attempts",
             ),
         ] {
-            let error = read(lines).unwrap_err();
+            let error = declared(lines).unwrap_err();
             assert!(error.contains(&format!("subscriptions[0].{field}")), "{error}");
         }
     }

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::limits::EXPIRATION_DEFAULT;
-use domain::push::Method;
-use domain::subscription::{Change, DeadLetterChange, RetryChange, SigningChange};
+use domain::push::Secret;
+use domain::setting::Document;
+use domain::subscription::{Change, DeadLetterChange, RetryChange, SigningAsk};
 use domain::{
     DeadLetterPolicy, Filter, Poison, RetryPolicy, Snapshot, SnapshotName, Start, Subscription,
     Timestamp, TopicName, snapshot,
@@ -12,6 +13,7 @@ use tonic::Code;
 
 use super::subscription::settings_to_wire;
 use super::*;
+use serde_json::json;
 
 fn wire_subscription() -> pubsub::Subscription {
     pubsub::Subscription {
@@ -22,7 +24,18 @@ fn wire_subscription() -> pubsub::Subscription {
 }
 
 fn subscription(wire: pubsub::Subscription) -> Result<Subscription> {
-    subscription_from_wire(wire, Extras::default())
+    Wanted::google(&wire)?.made()
+}
+
+/// The subscription that REST makes of Google's fields and of ours.
+fn with_ours(wire: &pubsub::Subscription, ours: serde_json::Value) -> Result<Subscription> {
+    Wanted::with_ours(wire, document(ours))?.made()
+}
+
+fn document(ours: serde_json::Value) -> Document {
+    let mut document = Document::default();
+    document.put("postrider", ours);
+    document
 }
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -46,7 +59,7 @@ fn dead_topic() -> TopicName {
 
 /// The change an update over gRPC makes.
 fn change(wire: &pubsub::Subscription, names: &[&str]) -> Result<Change> {
-    subscription_change(wire, None, &paths(names))
+    Wanted::google(wire)?.change(&paths(names))
 }
 
 fn paths(paths: &[&str]) -> Vec<String> {
@@ -72,7 +85,11 @@ fn an_empty_push_config_means_pull() {
 #[test]
 fn expiration_may_be_the_default_never_or_a_time() {
     let expiring = |policy: Option<pubsub::ExpirationPolicy>| {
-        let wire = pubsub::Subscription { expiration_policy: policy, ..wire_subscription() };
+        let wire = pubsub::Subscription {
+            expiration_policy: policy,
+            message_retention_duration: seconds(600),
+            ..wire_subscription()
+        };
         subscription(wire).unwrap().expiration
     };
     let policy = |ttl| Some(pubsub::ExpirationPolicy { ttl });
@@ -157,11 +174,9 @@ fn a_start_comes_from_the_object_or_the_label() {
         ..wire_subscription()
     };
     assert_eq!(subscription(labelled.clone()).unwrap().start, Start::Earliest);
-    let extras = Extras { start: Some(Start::Latest), ..Extras::default() };
-    let torn = subscription_from_wire(labelled.clone(), extras).unwrap();
-    assert!(torn.validate().is_err(), "a label and the object that disagree must be refused");
-    let extras = Extras { start: Some(Start::Earliest), ..Extras::default() };
-    assert!(subscription_from_wire(labelled, extras).unwrap().validate().is_ok());
+    let torn = with_ours(&labelled, json!({"start": "latest"}));
+    assert!(torn.is_err(), "a label and the object that disagree must be refused");
+    assert!(with_ours(&labelled, json!({"start": "earliest"})).is_ok());
 }
 
 #[test]
@@ -182,9 +197,8 @@ fn reserved_labels_set_what_they_stand_for() {
     assert_eq!(set.validate(), Ok(()));
     let refusal = subscription(labelled(&[("postrider-fifo", "perhaps")])).unwrap_err();
     assert!(refusal.to_string().starts_with(r#"labels["postrider-fifo"]: "#), "{refusal}");
-    let extras = Extras { fifo: Some(false), ..Extras::default() };
-    let torn = subscription_from_wire(labelled(&[("postrider-fifo", "true")]), extras).unwrap();
-    assert!(torn.validate().is_err(), "a label and the object that disagree must be refused");
+    let torn = with_ours(&labelled(&[("postrider-fifo", "true")]), json!({"fifo": false}));
+    assert!(torn.is_err(), "a label and the object that disagree must be refused");
 }
 
 #[test]
@@ -226,8 +240,7 @@ fn policies_have_googles_defaults() {
     assert_eq!(made.retry_policy, Some(RetryPolicy::default()));
     let policy = DeadLetterPolicy { topic: dead_topic(), max_delivery_attempts: 5 };
     assert_eq!(made.dead_letter_policy, Some(policy));
-    let extras = Extras { attempts_max: Some(3), ..Extras::default() };
-    let ours = subscription_from_wire(wire, extras).unwrap();
+    let ours = with_ours(&wire, json!({"maxAttempts": 3})).unwrap();
     assert_eq!(ours.dead_letter_policy.unwrap().max_delivery_attempts, 3);
 }
 
@@ -278,14 +291,17 @@ fn an_update_takes_only_what_its_mask_names() {
         retain_acked_messages: true,
         ..wire_subscription()
     };
-    let expected =
-        Change { ack_deadline: Some(Some(Duration::from_secs(60))), ..Change::default() };
-    assert_eq!(change(&wire, &["ack_deadline_seconds"]).unwrap(), expected);
+    let before = subscription(wire_subscription()).unwrap();
+    let after = change(&wire, &["ack_deadline_seconds"]).unwrap().apply(&before).unwrap();
+    let ack_deadline = Duration::from_secs(60);
+    assert_eq!(after, Subscription { ack_deadline, is_ack_deadline_given: true, ..before });
 }
 
 #[test]
 fn an_update_of_what_is_not_built_is_refused_unless_it_changes_nothing() {
-    assert_eq!(change(&wire_subscription(), &["bigquery_config"]).unwrap(), Change::default());
+    let before = subscription(wire_subscription()).unwrap();
+    let nothing = change(&wire_subscription(), &["bigquery_config"]).unwrap();
+    assert_eq!(nothing.apply(&before).unwrap(), before);
     let exporting = pubsub::Subscription {
         bigquery_config: Some(pubsub::BigQueryConfig::default()),
         ..wire_subscription()
@@ -302,23 +318,18 @@ fn an_update_of_a_policy_sets_it_changes_it_or_ends_it() {
             maximum_backoff: None,
         }),
         dead_letter_policy: dead_letters("projects/p/topics/dead", 7),
-        enable_exactly_once_delivery: true,
         ..wire_subscription()
     };
     let second = Duration::from_secs(1);
-    let set =
-        change(&wire, &["retry_policy", "dead_letter_policy", "enable_exactly_once_delivery"]);
+    let set = change(&wire, &["retry_policy", "dead_letter_policy"]).unwrap();
     let whole = RetryPolicy { min: second, ..RetryPolicy::default() };
-    let expected = Change {
-        retry_policy: RetryChange { whole: Some(Some(whole)), ..RetryChange::default() },
-        dead_letter_policy: DeadLetterChange {
-            topic: Some(Some(dead_topic())),
-            attempts: Some(Some(7)),
-        },
-        exactly_once: Some(true),
-        ..Change::default()
-    };
-    assert_eq!(set.unwrap(), expected);
+    assert_eq!(
+        set.retry_policy,
+        RetryChange { whole: Some(Some(whole)), ..RetryChange::default() }
+    );
+    let dead_letters =
+        DeadLetterChange { topic: Some(Some(dead_topic())), attempts: Some(Some(7)) };
+    assert_eq!(set.dead_letter_policy, dead_letters);
     let parts = change(
         &wire,
         &["retry_policy.minimum_backoff", "dead_letter_policy.max_delivery_attempts"],
@@ -344,26 +355,26 @@ fn an_update_needs_a_mask() {
 
 #[test]
 fn the_postrider_path_changes_what_is_given() {
-    let ours = |extras: &Extras, names: &[&str]| {
-        subscription_change(&wire_subscription(), Some(extras), &paths(names)).unwrap()
+    let changed = |ours: serde_json::Value, before: &Subscription, names: &[&str]| {
+        let wanted = Wanted::with_ours(&wire_subscription(), document(ours)).unwrap();
+        wanted.change(&paths(names)).unwrap().apply(before).unwrap()
     };
-    let extras = Extras {
-        description: Some("new".to_owned()),
-        paused: Some(true),
-        lane_by: Some(String::new()),
-        batch: Some(None),
-        signing: Some(SigningAsk::Off),
-        ..Extras::default()
+    let all = json!({
+        "fifo": true, "paused": true, "poison": "halt", "maxAttempts": 3, "description": "old",
+        "metadata": {"k": "v"}, "alerts": "off", "backoff": ["5s"], "headers": {"x-a": "b"},
+        "method": "PUT", "signing": {}, "batch": {}, "rateLimit": 9,
+    });
+    let before = with_ours(&wire_subscription(), all).unwrap();
+    let given = json!({"description": "new", "paused": false, "batch": null, "signing": null});
+    let after = changed(given, &before, &["postrider"]);
+    let expected = Subscription {
+        description: "new".to_owned(),
+        paused: false,
+        batch: None,
+        signing: None,
+        ..before.clone()
     };
-    let expected = Change {
-        description: Some("new".to_owned()),
-        paused: Some(true),
-        lane_by: Some(None),
-        batch: Some(None),
-        signing: Some(SigningChange::Off),
-        ..Change::default()
-    };
-    assert_eq!(ours(&extras, &["postrider"]), expected);
+    assert_eq!(after, expected);
     let named = [
         "postrider.fifo",
         "postrider.paused",
@@ -380,24 +391,25 @@ fn the_postrider_path_changes_what_is_given() {
         "postrider.batch",
         "postrider.rate_limit",
     ];
-    let defaults = Change {
-        fifo: Some(false),
-        paused: Some(false),
-        poison: Some(Poison::Skip),
-        lane_by: Some(None),
-        attempts_max: Some(None),
-        description: Some(String::new()),
-        metadata: Some(BTreeMap::new()),
-        alerts: Some(domain::alert::Settings::default()),
-        backoff: Some(None),
-        headers: Some(BTreeMap::new()),
-        method: Some(Method::Post),
-        signing: Some(SigningChange::Off),
-        batch: Some(None),
-        rate_max: Some(None),
+    let plain = subscription(wire_subscription()).unwrap();
+    assert_eq!(changed(json!({}), &before, &named), plain);
+}
+
+#[test]
+fn a_secret_is_told_only_to_whom_sets_it() {
+    let asks = |ask: Option<SigningAsk>, spare: &Secret| Change {
+        signing: ask,
+        spare_secret: Some(spare.clone()),
         ..Change::default()
     };
-    assert_eq!(ours(&Extras::default(), &named), defaults);
+    let (first, second) = (Secret::new(&[1; 32]), Secret::new(&[2; 32]));
+    let plain = subscription(wire_subscription()).unwrap();
+    let on = asks(Some(SigningAsk::On), &first);
+    let signed = on.clone().apply(&plain).unwrap();
+    assert_eq!(secret_set(&on, &signed), Some(first));
+    assert_eq!(secret_set(&asks(Some(SigningAsk::On), &second), &signed), None);
+    assert_eq!(secret_set(&asks(None, &second), &signed), None);
+    assert_eq!(secret_set(&asks(Some(SigningAsk::Off), &second), &signed), None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::framed::{Framed, Nothing};
 use super::streaming_pull;
 use super::warnings::Warnings;
 use crate::api::Warned;
-use crate::convert::{Extras, subscription_to_wire};
+use crate::convert::{Wanted, subscription_to_wire};
 
 #[tonic::async_trait]
 impl Subscriber for Service {
@@ -25,9 +25,8 @@ impl Subscriber for Service {
         &self,
         request: Request<Subscription>,
     ) -> Result<Response<Subscription>, Status> {
-        let extras = Extras::default();
-        let created = self.api.create_subscription(request.into_inner(), extras).await?;
-        Ok(warned(created))
+        let wanted = Wanted::google(request.get_ref())?;
+        Ok(warned(self.api.create_subscription(&wanted).await?))
     }
 
     async fn get_subscription(
@@ -42,7 +41,11 @@ impl Subscriber for Service {
         &self,
         request: Request<UpdateSubscriptionRequest>,
     ) -> Result<Response<Subscription>, Status> {
-        Ok(warned(self.api.update_subscription(request.into_inner(), None).await?))
+        let UpdateSubscriptionRequest { subscription, update_mask } = request.into_inner();
+        let subscription = subscription.unwrap_or_default();
+        let wanted = Wanted::google(&subscription)?;
+        let updated = self.api.update_subscription(&subscription.name, &wanted, update_mask);
+        Ok(warned(updated.await?))
     }
 
     async fn list_subscriptions(
@@ -93,7 +96,9 @@ impl Subscriber for Service {
         &self,
         request: Request<ModifyPushConfigRequest>,
     ) -> Result<Response<Empty>, Status> {
-        let modified = self.api.modify_push_config(request.into_inner(), None).await?;
+        let ModifyPushConfigRequest { subscription, push_config } = request.into_inner();
+        let wanted = Wanted::google(&Subscription { push_config, ..Subscription::default() })?;
+        let modified = self.api.modify_push_config(&subscription, &wanted).await?;
         let mut response = Response::new(Empty {});
         Warnings::attach(modified.warnings, &mut response);
         Ok(response)

@@ -1,8 +1,11 @@
 //! From a method of the REST table and its request to the answer.
 
+use domain::setting::Document;
 use serde_json::Value;
 use wire::json::from_value;
-use wire::pubsub::{GetSubscriptionRequest, UpdateSubscriptionRequest};
+use wire::pubsub::{
+    GetSubscriptionRequest, ModifyPushConfigRequest, Subscription, UpdateSubscriptionRequest,
+};
 use wire::rest::Method;
 
 use super::{
@@ -10,6 +13,7 @@ use super::{
     to_json,
 };
 use crate::api::Api;
+use crate::convert::Wanted;
 use crate::status::{Refusal, Result};
 
 /// Makes the call and returns the answer's text.
@@ -73,25 +77,28 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
 async fn subscription_call(api: &Api, method: &Method, mut request: Value) -> Result<Vec<u8>> {
     match method.call {
         "CreateSubscription" => {
-            let extras = postrider::take("", &mut request)?;
-            let created = api.create_subscription(from_value(request)?, extras).await?;
+            let ours = postrider::take("", &mut request)?;
+            let wanted = Wanted::with_ours(&from_value(request)?, ours)?;
+            let created = api.create_subscription(&wanted).await?;
             to_json(&postrider::show_warned(&created, api.now())?)
         }
         "UpdateSubscription" => {
-            let extras = match request.get_mut("subscription") {
+            let ours = match request.get_mut("subscription") {
                 Some(subscription) => postrider::take("subscription.", subscription)?,
-                None => Default::default(),
+                None => Document::default(),
             };
-            let mut request: UpdateSubscriptionRequest = from_value(request)?;
-            if let Some(mask) = &mut request.update_mask {
-                postrider::respell(&mut mask.paths);
-            }
-            let updated = api.update_subscription(request, Some(extras)).await?;
-            to_json(&postrider::show_warned(&updated, api.now())?)
+            let request: UpdateSubscriptionRequest = from_value(request)?;
+            let subscription = request.subscription.unwrap_or_default();
+            let wanted = Wanted::with_ours(&subscription, ours)?;
+            let updated = api.update_subscription(&subscription.name, &wanted, request.update_mask);
+            to_json(&postrider::show_warned(&updated.await?, api.now())?)
         }
         "ModifyPushConfig" => {
-            let extras = postrider::take_push("", &mut request)?;
-            let modified = api.modify_push_config(from_value(request)?, Some(extras)).await?;
+            let ours = postrider::take_push("", &mut request)?;
+            let ModifyPushConfigRequest { subscription, push_config } = from_value(request)?;
+            let wanted = Subscription { push_config, ..Subscription::default() };
+            let wanted = Wanted::with_ours(&wanted, ours)?;
+            let modified = api.modify_push_config(&subscription, &wanted).await?;
             to_json(&postrider::show_warnings(&modified))
         }
         "GetSubscription" => {

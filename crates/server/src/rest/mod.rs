@@ -17,7 +17,6 @@ mod obstacles;
 mod pages;
 mod paths;
 mod postrider;
-mod push;
 mod secrets;
 
 use std::sync::Arc;
@@ -38,6 +37,8 @@ use wire::rest::{Match, NoRoute, route};
 
 pub(crate) use body::read_text;
 pub(crate) use postrider::show_time;
+#[cfg(test)]
+pub(crate) use postrider::{show_ours, take_with};
 
 use crate::api::Api;
 use crate::metrics::Metrics;

@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+/// The object whose fields only Postrider has.
+const OURS: &str = "postrider";
+
 /// What is to be set of a subscription, over what it has now.
-pub(super) struct Changes {
+pub(crate) struct Changes {
     current: Value,
     body: Map<String, Value>,
     mask: Vec<String>,
@@ -11,22 +14,24 @@ pub(super) struct Changes {
 
 impl Changes {
     /// None yet; `current` is what there is, null for a subscription that is to be made.
-    pub(super) fn new(current: Value) -> Self {
+    pub(crate) fn new(current: Value) -> Self {
         Self { current, body: Map::new(), mask: Vec::new() }
     }
 
-    /// Sets `field`, or `object.field`. Of Google's objects the other fields are kept; ours are
-    /// named in the mask one by one.
+    /// Sets what is at a path of names with dots between them. Of Google's objects the other
+    /// fields are kept; ours are named in the mask one by one.
     pub(super) fn set(&mut self, path: &str, value: Value) {
-        match path.split_once('.') {
-            None => {
-                self.name(path);
-                self.body.insert(path.to_owned(), value);
-            }
-            Some((object, field)) => {
-                self.name(if object == "postrider" { path } else { object });
-                self.object(object).insert(field.to_owned(), value);
-            }
+        let (object, rest) = path.split_once('.').unwrap_or((path, ""));
+        let named = match rest.split_once('.') {
+            _ if object != OURS => object,
+            Some((field, _)) => path.get(..object.len() + 1 + field.len()).unwrap_or(path),
+            None => path,
+        };
+        self.name(named);
+        if rest.is_empty() {
+            self.body.insert(object.to_owned(), value);
+        } else {
+            put(self.object(object), rest, value);
         }
     }
 
@@ -52,7 +57,7 @@ impl Changes {
 
     fn object(&mut self, name: &str) -> &mut Map<String, Value> {
         let current = match name {
-            "postrider" => Map::new(),
+            OURS => Map::new(),
             _ => self.current[name].as_object().cloned().unwrap_or_default(),
         };
         let place = self.body.entry(name).or_insert_with(|| Value::Object(current));
@@ -82,13 +87,31 @@ impl Changes {
     }
 
     /// The subscription to be made.
-    pub(super) fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         Value::Object(self.body.clone())
     }
 
     /// The update to be made.
     pub(super) fn request(&self) -> Value {
         json!({"subscription": self.body, "updateMask": self.mask.join(",")})
+    }
+}
+
+fn put(object: &mut Map<String, Value>, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => drop(object.insert(path.to_owned(), value)),
+        Some((name, rest)) => {
+            let inner = object.entry(name).or_insert_with(|| json!({}));
+            match inner {
+                Value::Object(inner) => put(inner, rest, value),
+                other => {
+                    *other = json!({});
+                    if let Value::Object(inner) = other {
+                        put(inner, rest, value);
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! `postrider subscription describe`.
 
 use domain::Timestamp;
+use domain::setting::{Form, camel};
+use domain::subscription::SETTINGS;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -31,53 +33,23 @@ pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
     print(&describe(&subscription, &cursor, &delivery))
 }
 
-/// The unit of what is a duration in Google's JSON.
-const SPAN: &str = "span";
-
-/// What is shown of a subscription: its heading, where the answer holds it, and its unit.
-const SHOWN: [(&str, &str, &str); 31] = [
-    ("Subscription", "/name", ""),
-    ("Topic", "/topic", ""),
-    ("Detached", "/detached", ""),
-    ("Ack deadline", "/ackDeadlineSeconds", "s"),
-    ("Retention", "/messageRetentionDuration", SPAN),
-    ("Keeps acked", "/retainAckedMessages", ""),
-    ("Expires after", "/expirationPolicy/ttl", SPAN),
-    ("Filter", "/filter", ""),
-    ("Exactly once", "/enableExactlyOnceDelivery", ""),
-    ("Ordering keys", "/enableMessageOrdering", ""),
-    ("FIFO", "/postrider/fifo", ""),
-    ("Lanes by", "/postrider/laneBy", ""),
-    ("Poison", "/postrider/poison", ""),
-    ("Backoff from", "/retryPolicy/minimumBackoff", SPAN),
-    ("Backoff up to", "/retryPolicy/maximumBackoff", SPAN),
-    ("Dead letters to", "/deadLetterPolicy/deadLetterTopic", ""),
-    ("Dead after", "/deadLetterPolicy/maxDeliveryAttempts", " attempts"),
-    ("Max attempts", "/postrider/maxAttempts", ""),
-    ("Backoff", "/postrider/backoff", ""),
-    ("Endpoint", "/pushConfig/pushEndpoint", ""),
-    ("Timeout", "/pushConfig/timeoutSeconds", "s"),
-    ("Token for", "/pushConfig/oidcToken/serviceAccountEmail", ""),
-    ("Method", "/postrider/method", ""),
-    ("Headers", "/postrider/headers", ""),
-    ("Signed", "/postrider/signing", ""),
-    ("Batch", "/postrider/batch", ""),
-    ("Rate limit", "/postrider/rateLimit", " a second"),
-    ("Labels", "/labels", ""),
-    ("Start", "/postrider/start", ""),
-    ("Description", "/postrider/description", ""),
-    ("Metadata", "/postrider/metadata", ""),
-];
+/// What is shown of a subscription that is no setting: its heading, and where the answer holds it.
+const GIVEN: [(&str, &str); 3] =
+    [("Subscription", "/name"), ("Topic", "/topic"), ("Detached", "/detached")];
 
 fn describe(subscription: &Value, cursor: &Value, delivery: &Value) -> String {
     let mut text = String::new();
-    for (what, pointer, unit) in SHOWN {
+    for (title, pointer) in GIVEN {
         if let Some(value) = subscription.pointer(pointer) {
-            // An object without fields is a setting that is on and has nothing more to say.
-            let is_on = value.as_object().is_some_and(serde_json::Map::is_empty);
-            let shown = if is_on { "yes".to_owned() } else { plain(value) };
-            let shown = if unit == SPAN { span(&shown) } else { format!("{shown}{unit}") };
-            fact(&mut text, what, &shown);
+            fact(&mut text, title, &plain(value));
+        }
+    }
+    for setting in SETTINGS {
+        let place = pointer(setting.path);
+        tell(&mut text, setting.title, subscription.pointer(&place), setting.form, setting.unit);
+        for part in setting.parts {
+            let value = subscription.pointer(&format!("{place}/{}", camel(part.name)));
+            tell(&mut text, part.title, value, part.form, part.unit);
         }
     }
     for (what, field, meaning) in [
@@ -102,6 +74,24 @@ fn describe(subscription: &Value, cursor: &Value, delivery: &Value) -> String {
         fact(&mut text, "Warning", &plain(warning));
     }
     text
+}
+
+fn pointer(path: &str) -> String {
+    format!("/{}", camel(path).replace('.', "/"))
+}
+
+/// Adds one setting, if it has a title and a value.
+fn tell(text: &mut String, title: &str, value: Option<&Value>, form: Form, unit: &str) {
+    let Some(value) = value.filter(|_| !title.is_empty()) else { return };
+    // An object without fields is a setting that is on and has nothing more to say.
+    let is_on = value.as_object().is_some_and(serde_json::Map::is_empty);
+    let shown = if is_on { "yes".to_owned() } else { plain(value) };
+    let shown = match form {
+        Form::Time => span(&shown),
+        Form::Seconds => format!("{shown}s"),
+        _ => format!("{shown}{unit}"),
+    };
+    fact(text, title, &shown);
 }
 
 fn is_pushed(subscription: &Value) -> bool {

@@ -1,9 +1,12 @@
-//! The settings of a subscription as flags, alike for making and changing one.
+//! The settings of a subscription as flags, alike for making and changing one. The table of
+//! settings says which flags there are.
 
-use std::time::Duration;
-
-use clap::Args;
+use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use domain::Timestamp;
+use domain::setting::{Flag, Form, camel};
+use domain::subscription::{Entry, SETTINGS, is_ours};
 use serde_json::{Value, json};
 
 use super::changes::Changes;
@@ -11,171 +14,215 @@ use crate::cli::Failure;
 use crate::cli::client::At;
 use crate::cli::values::{duration, object, pair, seconds, time};
 
-/// What a flag is given to put a setting back to its default.
-const NONE: &str = "none";
-
-#[derive(Debug, Default, Args)]
-pub(super) struct Settings {
-    /// How long a consumer has for an ack: 10s to 10m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    ack_deadline: Option<Duration>,
-    /// How long messages that are not acked are kept: 10m to 31d
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    retention: Option<Duration>,
-    /// Keep acked messages too, for a seek back
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    retain_acked: Option<bool>,
-    /// Delete it after so long without use: 1d or longer, or never
-    #[arg(long, value_name = "DURATION")]
-    expires_after: Option<String>,
-    /// Acks are durable when answered, and never followed by another delivery
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    exactly_once: Option<bool>,
-    /// A label; can be given several times
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
-    labels: Vec<(String, String)>,
-    /// The wait after the first failed attempt, doubled with each: 0s to 10m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    min_backoff: Option<Duration>,
-    /// The longest wait between attempts: 0s to 10m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    max_backoff: Option<Duration>,
-    /// Where messages go that failed too often; none ends that
-    #[arg(long, value_name = "TOPIC")]
-    dead_letter_topic: Option<String>,
-    /// After so many failed attempts a message is a dead letter: 5 to 100; without a dead letter
-    /// topic it is dropped (Postrider, 1 to 100)
-    #[arg(long, value_name = "NUMBER")]
-    max_attempts: Option<u32>,
-    #[command(flatten, next_help_heading = "Push")]
-    push: Push,
-    #[command(flatten, next_help_heading = "Only with Postrider")]
-    ours: Own,
+/// A flag of a setting, or of a part of one.
+#[derive(Clone, Copy)]
+struct Flagged {
+    flag: Flag,
+    form: Form,
+    help: &'static str,
+    setting: &'static Entry,
+    /// The part's name, if it is one.
+    part: Option<&'static str>,
 }
 
-/// How messages are pushed, in Google's words.
-#[derive(Debug, Default, Args)]
-struct Push {
-    /// Where messages are pushed to, http:// or https://; none: they are pulled
-    #[arg(long, value_name = "URL")]
-    endpoint: Option<String>,
-    /// Send the data alone, without an envelope
-    #[arg(long)]
-    no_wrapper: bool,
-    /// Send ids and attributes as headers beside the data
-    #[arg(long, requires = "no_wrapper")]
-    write_metadata: bool,
-    /// Send a token that names this account
-    #[arg(long, value_name = "EMAIL")]
-    oidc_account: Option<String>,
-    /// Whom the token is meant for
-    #[arg(long, requires = "oidc_account", value_name = "AUDIENCE")]
-    oidc_audience: Option<String>,
-}
-
-/// What only Postrider has.
-#[derive(Debug, Default, Args)]
-struct Own {
-    /// All messages go in the order of the topic
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    fifo: Option<bool>,
-    /// Messages with the same value of this attribute go in order; none ends that
-    #[arg(long, value_name = "ATTRIBUTE")]
-    lane_by: Option<String>,
-    /// What a lane does with a message that failed too often: skip it, or halt
-    #[arg(long, value_parser = ["skip", "halt"])]
-    poison: Option<String>,
-    /// Deliver nothing
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    paused: Option<bool>,
-    /// Free text
-    #[arg(long)]
-    description: Option<String>,
-    /// Free text by key; can be given several times
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
-    metadata: Vec<(String, String)>,
-    /// Waits between attempts one by one, such as 5s,5m,30m; none ends that
-    #[arg(long, value_name = "DURATIONS")]
-    backoff: Option<String>,
-    /// How long the endpoint has for its answer: 1s to 10m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    timeout: Option<Duration>,
-    /// A header sent with each push; can be given several times
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair)]
-    headers: Vec<(String, String)>,
-    /// The method of each push
-    #[arg(long, value_parser = ["POST", "PUT", "PATCH"])]
-    method: Option<String>,
-    /// Sign pushes, with a secret that is made and shown once; false ends that
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    sign: Option<bool>,
-    /// Sign pushes with this secret, whsec_…
-    #[arg(long, conflicts_with = "sign")]
-    secret: Option<String>,
-    /// Up to so many messages in one push; 0 ends that
-    #[arg(long, value_name = "MESSAGES")]
-    batch: Option<u32>,
-    /// Pushes a second, at most; 0 ends that
-    #[arg(long, value_name = "NUMBER")]
-    rate_limit: Option<u32>,
-}
-
-impl Settings {
-    pub(super) fn has_dead_letter_topic(&self) -> bool {
-        self.dead_letter_topic.is_some()
+impl Flagged {
+    /// All flags of `table`, in its order.
+    fn all(table: &'static [Entry]) -> impl Iterator<Item = Self> {
+        table.iter().flat_map(|setting| {
+            let whole = setting.flag.map(|flag| Self {
+                flag,
+                form: setting.form,
+                help: setting.help,
+                setting,
+                part: None,
+            });
+            let parts = setting.parts.iter().filter_map(move |part| {
+                let (form, help) = (part.form, part.help);
+                Some(Self { flag: part.flag?, form, help, setting, part: Some(part.name) })
+            });
+            whole.into_iter().chain(parts)
+        })
     }
 
-    pub(super) fn has_own_backoff(&self) -> bool {
-        self.ours.backoff.is_some()
+    /// Where the request has it.
+    fn path(&self) -> String {
+        let setting = camel(self.setting.path);
+        match self.part {
+            Some(part) => format!("{setting}.{}", camel(part)),
+            None => setting,
+        }
     }
 
-    pub(super) fn has_endpoint(&self) -> bool {
-        self.push.endpoint.as_deref().is_some_and(|endpoint| endpoint != NONE)
+    /// Whether it is given without a value: it is on, or it is not given.
+    fn is_bare(&self) -> bool {
+        let is_decided_once = self.setting.is_fixed || self.part.is_some();
+        match self.form {
+            Form::Switch => is_decided_once,
+            Form::Object => self.flag.value.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn arg(&self) -> Arg {
+        let arg = Arg::new(self.flag.name).long(self.flag.name).help(self.help_text());
+        let arg = match self.heading() {
+            Some(heading) => arg.help_heading(heading),
+            None => arg,
+        };
+        let arg = if self.flag.needs.is_empty() { arg } else { arg.requires(self.flag.needs) };
+        let arg = match self.flag.excludes {
+            "" => arg,
+            other => arg.conflicts_with(other),
+        };
+        if self.is_bare() {
+            return arg.action(ArgAction::SetTrue);
+        }
+        let arg = arg.value_name(self.value_name()).value_parser(self.parser());
+        match self.form {
+            Form::Switch | Form::Object => arg.num_args(0..=1).default_missing_value("true"),
+            Form::Pairs => arg.action(ArgAction::Append),
+            _ => arg,
+        }
+    }
+
+    fn help_text(&self) -> String {
+        let more = match (self.form, self.flag.none) {
+            (Form::Pairs, _) => "; can be given several times".to_owned(),
+            (Form::Object, _) if !self.is_bare() => "; false ends that".to_owned(),
+            (_, "") => String::new(),
+            (_, none) => format!("; {none} ends that"),
+        };
+        format!("{}{more}", self.help)
+    }
+
+    fn heading(&self) -> Option<&'static str> {
+        match self.setting.path {
+            _ if is_ours(self.setting) => Some("Only with Postrider"),
+            path if path.starts_with("push_config.") => Some("Push"),
+            _ => None,
+        }
+    }
+
+    fn value_name(&self) -> &'static str {
+        match (self.flag.value, self.form) {
+            ("", Form::Switch) => "BOOL",
+            ("", Form::Number) => "NUMBER",
+            ("", Form::Seconds | Form::Time | Form::TimeOrNever) => "DURATION",
+            ("", Form::Pairs) => "KEY=VALUE",
+            ("", _) => "VALUE",
+            (name, _) => name,
+        }
+    }
+
+    fn parser(&self) -> ValueParser {
+        match self.form {
+            Form::Switch | Form::Object => value_parser!(bool),
+            Form::Number => value_parser!(u32).into(),
+            Form::Seconds | Form::Time => ValueParser::new(duration),
+            Form::Word(words) => PossibleValuesParser::new(words).into(),
+            Form::Pairs => ValueParser::new(pair),
+            _ => ValueParser::string(),
+        }
+    }
+
+    /// The value that a flag's text stands for.
+    fn value(&self, text: &str, at: &At, now: Timestamp) -> Result<Value, Failure> {
+        let flag = format!("--{}", self.flag.name);
+        let wrong = |problem: String| Failure::usage(format!("{flag}: {problem}"));
+        Ok(match self.form {
+            Form::Switch => (text == "true").into(),
+            Form::Object => {
+                if text == "true" {
+                    json!({})
+                } else {
+                    Value::Null
+                }
+            }
+            Form::Number => text.parse::<u32>().map_err(|error| wrong(error.to_string()))?.into(),
+            Form::Seconds => duration(text).map_err(wrong)?.as_secs().into(),
+            Form::Time => seconds(duration(text).map_err(wrong)?).into(),
+            Form::TimeOrNever if text == "never" => json!({}),
+            Form::TimeOrNever => json!({"ttl": seconds(duration(text).map_err(wrong)?)}),
+            Form::Times => waits(text).map_err(wrong)?,
+            Form::Topic => at.topic(text)?.as_str().into(),
+            Form::Start => start(text, now)?,
+            _ => text.into(),
+        })
+    }
+}
+
+/// What was given of the settings, flag by flag.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(Vec<(&'static str, Vec<String>)>);
+
+impl Given {
+    /// Whether a flag was given, and not just to put its setting back to the default.
+    pub(super) fn has(&self, flag: &str) -> bool {
+        self.text(flag).is_some_and(|text| flag == "dead-letter-topic" || text != "none")
+    }
+
+    /// What `matches` hold of the flags that `with_flags` added.
+    pub(crate) fn read(table: &'static [Entry], matches: &ArgMatches, is_new: bool) -> Self {
+        let mut given = Self::default();
+        for flagged in Flagged::all(table).filter(|one| is_new || !one.setting.is_fixed) {
+            let name = flagged.flag.name;
+            if matches.value_source(name) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            let texts = match flagged.is_bare() {
+                true => vec!["true".to_owned()],
+                false => {
+                    let raw = matches.get_raw(name).into_iter().flatten();
+                    raw.map(|text| text.to_string_lossy().into_owned()).collect()
+                }
+            };
+            given.0.push((name, texts));
+        }
+        given
+    }
+
+    fn text(&self, flag: &str) -> Option<&str> {
+        let (_, texts) = self.0.iter().find(|(name, _)| *name == flag)?;
+        texts.last().map(String::as_str)
     }
 
     /// Puts down what was given.
-    pub(super) fn apply(&self, at: &At, changes: &mut Changes) -> Result<(), Failure> {
-        let mut set = |path: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                changes.set(path, value);
-            }
-        };
-        let span = |duration: Option<Duration>| duration.map(|span| seconds(span).into());
-        set("ackDeadlineSeconds", self.ack_deadline.map(|deadline| deadline.as_secs().into()));
-        set("messageRetentionDuration", span(self.retention));
-        set("retainAckedMessages", self.retain_acked.map(Value::from));
-        set("enableExactlyOnceDelivery", self.exactly_once.map(Value::from));
-        set("retryPolicy.minimumBackoff", span(self.min_backoff));
-        set("retryPolicy.maximumBackoff", span(self.max_backoff));
-        match self.expires_after.as_deref() {
-            None => {}
-            Some("never") => changes.set("expirationPolicy", json!({})),
-            Some(text) => {
-                let span = duration(text)
-                    .map_err(|problem| Failure::usage(format!("--expires-after: {problem}")))?;
-                changes.set("expirationPolicy", json!({"ttl": seconds(span)}));
-            }
-        }
-        for (key, value) in &self.labels {
-            changes.set(&format!("labels.{key}"), value.clone().into());
-        }
-        self.apply_dead_letter(at, changes)?;
-        self.push.apply(changes);
-        self.ours.apply(changes)
+    pub(super) fn apply(
+        &self,
+        at: &At,
+        changes: &mut Changes,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        self.apply_with(SETTINGS, at, changes, now)
     }
 
-    fn apply_dead_letter(&self, at: &At, changes: &mut Changes) -> Result<(), Failure> {
-        match self.dead_letter_topic.as_deref() {
-            None => {}
-            Some(NONE) => changes.clear("deadLetterPolicy"),
-            Some(topic) => {
-                let topic = at.topic(topic)?;
-                changes.set("deadLetterPolicy.deadLetterTopic", topic.as_str().into());
+    /// The same by another table than the program's.
+    pub(crate) fn apply_with(
+        &self,
+        table: &'static [Entry],
+        at: &At,
+        changes: &mut Changes,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        for flagged in Flagged::all(table) {
+            match self.0.iter().find(|(name, _)| *name == flagged.flag.name) {
+                // It has two places, which depend on the others.
+                Some(_) if flagged.flag.name == ATTEMPTS => {}
+                Some((_, texts)) => apply(flagged, texts, at, changes, now)?,
+                None => {}
             }
         }
-        let Some(attempts) = self.max_attempts else { return Ok(()) };
+        self.apply_attempts(changes)
+    }
+
+    /// How often a message is tried is a field of Google's where there is a dead letter topic, and
+    /// ours where there is none.
+    fn apply_attempts(&self, changes: &mut Changes) -> Result<(), Failure> {
+        let Some(text) = self.text(ATTEMPTS) else { return Ok(()) };
+        let attempts: u32 =
+            text.parse().map_err(|error| Failure::usage(format!("--{ATTEMPTS}: {error}")))?;
         let is_google =
-            self.dead_letter_topic.as_deref() != Some(NONE) && changes.has_dead_letters();
+            self.text("dead-letter-topic") != Some("none") && changes.has_dead_letters();
         if is_google {
             changes.set("deadLetterPolicy.maxDeliveryAttempts", attempts.into());
         }
@@ -187,77 +234,82 @@ impl Settings {
     }
 }
 
-impl Push {
-    fn apply(&self, changes: &mut Changes) {
-        match self.endpoint.as_deref() {
-            None => {}
-            Some(NONE) => changes.set("pushConfig", json!({})),
-            Some(endpoint) => changes.set("pushConfig.pushEndpoint", endpoint.into()),
-        }
-        if self.no_wrapper {
-            let form = json!({"writeMetadata": self.write_metadata});
-            changes.set("pushConfig.noWrapper", form);
-        }
-        if let Some(account) = &self.oidc_account {
-            let mut token = json!({"serviceAccountEmail": account});
-            if let Some(audience) = &self.oidc_audience {
-                token["audience"] = audience.clone().into();
-            }
-            changes.set("pushConfig.oidcToken", token);
-        }
+const ATTEMPTS: &str = "max-attempts";
+
+fn apply(
+    flagged: Flagged,
+    texts: &[String],
+    at: &At,
+    changes: &mut Changes,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let path = flagged.path();
+    let pairs = || texts.iter().filter_map(|text| pair(text).ok());
+    let last = texts.last().map_or("", String::as_str);
+    if !flagged.flag.none.is_empty() && last == flagged.flag.none {
+        clear(flagged, changes);
+    } else if flagged.form == Form::Pairs && flagged.setting.is_in_our_object() {
+        changes.set(&path, object(&pairs().collect::<Vec<_>>()));
+    } else if flagged.form == Form::Pairs {
+        pairs().for_each(|(key, value)| changes.set(&format!("{path}.{key}"), value.into()));
+    } else {
+        changes.set(&path, flagged.value(last, at, now)?);
+    }
+    Ok(())
+}
+
+/// Puts the setting back to its default. Without an endpoint nothing is left of a push config.
+fn clear(flagged: Flagged, changes: &mut Changes) {
+    match flagged.setting.path {
+        "push_config.push_endpoint" => changes.set("pushConfig", json!({})),
+        path if flagged.setting.is_in_our_object() => changes.set(&camel(path), Value::Null),
+        path => changes.clear(&camel(path)),
     }
 }
 
-impl Own {
-    fn apply(&self, changes: &mut Changes) -> Result<(), Failure> {
-        let mut set = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                changes.set(&format!("postrider.{name}"), value);
-            }
-        };
-        set("fifo", self.fifo.map(Value::from));
-        set("poison", self.poison.clone().map(Value::from));
-        set("paused", self.paused.map(Value::from));
-        set("description", self.description.clone().map(Value::from));
-        set("metadata", pairs(&self.metadata));
-        set("headers", pairs(&self.headers));
-        set("method", self.method.clone().map(Value::from));
-        set("laneBy", self.lane_by.as_deref().map(or_null));
-        set("batch", self.batch.map(|size| unless_zero(size, json!({"messages": size}))));
-        set("rateLimit", self.rate_limit.map(|rate| unless_zero(rate, rate.into())));
-        set("signing", self.sign.map(|sign| if sign { json!({}) } else { Value::Null }));
-        set("signing", self.secret.as_ref().map(|secret| json!({"secret": secret})));
-        set("backoff", self.backoff.as_deref().map(waits).transpose()?);
-        if let Some(timeout) = self.timeout {
-            changes.set("pushConfig.timeoutSeconds", timeout.as_secs().into());
-        }
+/// `command` with the flags of `table`.
+pub(crate) fn with_flags(table: &'static [Entry], command: Command, is_new: bool) -> Command {
+    let flags = Flagged::all(table).filter(|one| is_new || !one.setting.is_fixed);
+    flags.fold(command, |command, flagged| command.arg(flagged.arg()))
+}
+
+/// The flags of the settings: all of them for a subscription that `IS_NEW`, else those that can
+/// be changed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings<const IS_NEW: bool>(pub(super) Given);
+
+impl<const IS_NEW: bool> Args for Settings<IS_NEW> {
+    fn augment_args(command: Command) -> Command {
+        with_flags(SETTINGS, command, IS_NEW)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const IS_NEW: bool> FromArgMatches for Settings<IS_NEW> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut settings = Self::default();
+        settings.update_from_arg_matches(matches)?;
+        Ok(settings)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = Given::read(SETTINGS, matches, IS_NEW);
         Ok(())
     }
 }
 
-fn pairs(given: &[(String, String)]) -> Option<Value> {
-    if given.is_empty() { None } else { Some(object(given)) }
-}
-
-fn or_null(text: &str) -> Value {
-    if text == NONE { Value::Null } else { text.into() }
-}
-
-fn unless_zero(number: u32, value: Value) -> Value {
-    if number == 0 { Value::Null } else { value }
-}
-
-fn waits(text: &str) -> Result<Value, Failure> {
-    if text == NONE {
-        return Ok(Value::Null);
-    }
+/// `5s,5m,30m`.
+fn waits(text: &str) -> Result<Value, String> {
     let waits: Result<Vec<String>, String> =
         text.split(',').map(|wait| duration(wait).map(|_| wait.trim().to_owned())).collect();
-    waits.map(Value::from).map_err(|problem| Failure::usage(format!("--backoff: {problem}")))
+    waits.map(Value::from)
 }
 
 /// Where a subscription starts, in our words.
-pub(super) fn start(text: &str, now: Timestamp) -> Result<Value, Failure> {
+fn start(text: &str, now: Timestamp) -> Result<Value, Failure> {
     match text {
         "latest" | "earliest" => Ok(text.into()),
         _ => match text.parse::<u64>() {
@@ -276,7 +328,7 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        settings: Settings,
+        settings: Settings<true>,
     }
 
     fn applied(current: Value, words: &str) -> Result<Value, String> {
@@ -284,7 +336,7 @@ mod tests {
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         let at = At { project: Some("p".to_owned()), ..At::default() };
         let mut changes = Changes::new(current);
-        cli.settings.apply(&at, &mut changes).map_err(|failure| failure.problem)?;
+        cli.settings.0.apply(&at, &mut changes, Timestamp(0)).map_err(|failure| failure.problem)?;
         Ok(changes.request())
     }
 
@@ -347,7 +399,7 @@ mod tests {
                 "deadLetterPolicy": {"deadLetterTopic": "t", "maxDeliveryAttempts": 9},
                 "pushConfig": {"pushEndpoint": "http://i/", "timeoutSeconds": 5},
             },
-            "updateMask": "deadLetterPolicy,pushConfig",
+            "updateMask": "pushConfig,deadLetterPolicy",
         });
         assert_eq!(changed, expected);
         let mut both = current.clone();

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::changes::Changes;
-use super::settings::Settings;
+use super::settings::Given;
 use crate::cli::client::{Client, Problem};
 use crate::cli::create::{Created, create};
 use crate::cli::names::Name;
@@ -13,20 +13,20 @@ use crate::cli::{Failure, note, warn};
 const ATTEMPTS: u32 = 5;
 const ACK_DEADLINE_S: u32 = 60;
 
-/// Puts down what is advised for the subscription `name`; `settings` come after it and win.
+/// Puts down what is advised for the subscription `name`; what is `given` comes after it and wins.
 /// Returns the dead letter topic that must be there first, if it is the advised one.
-pub(super) fn apply(name: &Name, settings: &Settings, changes: &mut Changes) -> Option<Name> {
+pub(super) fn apply(name: &Name, given: &Given, changes: &mut Changes) -> Option<Name> {
     let topic = name.sibling("topics", &format!("{}.dlq", name.id()));
-    let is_advised = !settings.has_dead_letter_topic();
+    let is_advised = !given.has("dead-letter-topic");
     if is_advised {
         changes.set("deadLetterPolicy.deadLetterTopic", topic.as_str().into());
     }
     changes.set("deadLetterPolicy.maxDeliveryAttempts", ATTEMPTS.into());
-    if !settings.has_own_backoff() {
+    if !given.has("backoff") {
         changes.set("retryPolicy.minimumBackoff", "10s".into());
         changes.set("retryPolicy.maximumBackoff", "600s".into());
     }
-    if !settings.has_endpoint() {
+    if !given.has("endpoint") {
         changes.set("ackDeadlineSeconds", ACK_DEADLINE_S.into());
     }
     is_advised.then_some(topic)

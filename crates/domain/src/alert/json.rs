@@ -6,17 +6,18 @@
 
 use std::time::Duration;
 
-use domain::Invalid;
-use domain::alert::{Adjusted, Level, Part, RULES, Rule, RuleName, Settings};
-use domain::backoff::{parse_wait, show_wait};
 use serde_json::{Map, Value, json};
+
+use super::{Adjusted, Level, Part, RULES, Rule, RuleName, Settings};
+use crate::backoff::{parse_wait, show_wait};
+use crate::error::Invalid;
 
 const OFF: &str = "off";
 /// Millionths in one per cent.
 const PERCENT: f64 = 10_000.0;
 
 /// Reads the object; nothing at all means that nothing differs.
-pub(crate) fn read(field: &str, value: Value) -> Result<Settings, Invalid> {
+pub fn read(field: &str, value: &Value) -> Result<Settings, Invalid> {
     let rules = match value {
         Value::Null => return Ok(Settings::default()),
         Value::String(text) if text == OFF => return Ok(Settings::off()),
@@ -26,7 +27,7 @@ pub(crate) fn read(field: &str, value: Value) -> Result<Settings, Invalid> {
     let mut settings = Settings::default();
     for (name, value) in rules {
         let field = shortened(format!("{field}.{name}"));
-        let name = rule_name(&field, &name)?;
+        let name = rule_name(&field, name)?;
         let Some(rule) = Rule::of(name) else { continue };
         match value {
             Value::Null => {}
@@ -48,18 +49,18 @@ fn rule_name(field: &str, text: &str) -> Result<RuleName, Invalid> {
 fn read_levels(
     place: &str,
     rule: &Rule,
-    levels: Map<String, Value>,
+    levels: &Map<String, Value>,
     settings: &mut Settings,
 ) -> Result<(), Invalid> {
     for (name, value) in levels {
         let field = shortened(format!("{place}.{name}"));
-        let part = rule.parse_part(&field, &name)?;
+        let part = rule.parse_part(&field, name)?;
         let Some(level) = rule.level(part) else { continue };
         let adjusted = match value {
             Value::Null => continue,
             Value::String(text) if text == OFF => Adjusted::Off,
             Value::String(text) => {
-                Adjusted::To { time: Some(parse_wait(&field, &text)?), above: None }
+                Adjusted::To { time: Some(parse_wait(&field, text)?), above: None }
             }
             Value::Object(parts) => read_parts(&field, level, parts)?,
             _ => {
@@ -73,17 +74,17 @@ fn read_levels(
 }
 
 /// `{"percent": 2, "for": "10m"}` or `{"count": 20, "within": "5m"}`.
-fn read_parts(place: &str, level: &Level, parts: Map<String, Value>) -> Result<Adjusted, Invalid> {
+fn read_parts(place: &str, level: &Level, parts: &Map<String, Value>) -> Result<Adjusted, Invalid> {
     let (mut time, mut above) = (None, None);
     for (name, value) in parts {
         let field = shortened(format!("{place}.{name}"));
         let is_share = level.measure.is_share();
         match name.as_str() {
-            "percent" if is_share => above = Some(percent(&field, &value)?),
+            "percent" if is_share => above = Some(percent(&field, value)?),
             "count" if !is_share && !level.measure.is_time() => {
-                above = Some(count(&field, &value)?);
+                above = Some(count(&field, value)?);
             }
-            "for" | "within" if name == time_word(level) => time = Some(wait(&field, &value)?),
+            "for" | "within" if name == time_word(level) => time = Some(wait(&field, value)?),
             _ => return Err(Invalid::new(field, "unknown field")),
         }
     }
@@ -127,7 +128,7 @@ fn shortened(field: String) -> String {
 }
 
 /// The settings as they are read.
-pub(crate) fn show(settings: &Settings) -> Value {
+pub fn show(settings: &Settings) -> Value {
     if RULES.iter().all(|rule| settings.is_off(rule)) {
         return json!(OFF);
     }
@@ -189,13 +190,13 @@ mod tests {
             json!({"dead_letters": {"burst": {"count": 20, "within": "5m"}}}),
             json!({"backlog_growing": {"warning": "2s", "critical": {"count": 9, "for": "1m"}}}),
         ] {
-            let settings = read("alerts", value.clone()).unwrap();
+            let settings = read("alerts", &value).unwrap();
             assert_eq!(settings.validate(), Ok(()));
             assert_eq!(show(&settings), value);
         }
-        assert_eq!(read("alerts", Value::Null), Ok(Settings::default()));
+        assert_eq!(read("alerts", &Value::Null), Ok(Settings::default()));
         let all_levels = json!({"fifo_blocked": {"warning": "off"}});
-        let shown = show(&read("alerts", all_levels).unwrap());
+        let shown = show(&read("alerts", &all_levels).unwrap());
         assert_eq!(shown, json!({"fifo_blocked": "off"}));
     }
 
@@ -217,7 +218,7 @@ mod tests {
             (json!({"push_4xx": {"warning": {"percent": "2"}}}), "a.push_4xx.warning.percent"),
             (json!({"fifo_blocked": {"warning": {"count": 1}}}), "a.fifo_blocked.warning.count"),
         ] {
-            assert_eq!(read("a", value).unwrap_err().field, field);
+            assert_eq!(read("a", &value).unwrap_err().field, field);
         }
     }
 }

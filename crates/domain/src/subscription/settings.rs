@@ -1,0 +1,678 @@
+//! The settings of a subscription: what there is, and the table that every surface reads.
+//!
+//! A new setting is a field here, its default, and an entry of the table.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::change::Change;
+use super::{Start, checks, deadline, policies, push_shapes, pushing, shapes};
+use crate::alert;
+use crate::backoff::Backoff;
+use crate::error::Invalid;
+use crate::filter::Filter;
+use crate::limits::{
+    ACK_DEADLINE_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, EXPIRATION_DEFAULT, PUSH_RATE_MAX,
+    RETENTION_DEFAULT,
+};
+use crate::name::{SubscriptionName, TopicName};
+use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
+use crate::push::{BatchPush, Method, PushConfig, Signing};
+use crate::setting::read::{google_time, number_between, pairs, show_google_time, switch, text};
+use crate::setting::{Flag, Form, Part, Set, Setting, Spelling};
+use crate::validate;
+
+/// An entry of the table.
+pub type Entry = Setting<Subscription, Change>;
+
+/// A subscription as its owner set it up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its name.
+    pub name: SubscriptionName,
+    /// The topic it gets its messages from, under the name it had at creation.
+    pub topic: TopicName,
+    /// How long a lease lasts unless a stream or an extension says otherwise.
+    pub ack_deadline: Duration,
+    /// Whether acked messages are kept too, within `message_retention`.
+    pub retain_acked_messages: bool,
+    /// How long messages are kept that are not acked.
+    pub message_retention: Duration,
+    /// Free marks for people and programs, and reserved ones that set something.
+    pub labels: BTreeMap<String, String>,
+    /// After so long without use it is deleted; `None` = never.
+    pub expiration: Option<Duration>,
+    /// Whether messages of one ordering key go in order. Decided at creation.
+    pub message_ordering: bool,
+    /// Which messages it is for; `None` = all. Decided at creation.
+    pub filter: Option<Filter>,
+    /// How long a message waits after a failed attempt; `None` = not at all.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Where exhausted messages go; `None` = nowhere.
+    pub dead_letter_policy: Option<DeadLetterPolicy>,
+    /// Whether only the current lease's ack id settles a message, and for good.
+    pub exactly_once: bool,
+    /// Whether it was cut off from its topic: it has no messages and gets none.
+    pub detached: bool,
+    /// Whether all its messages are one lane.
+    pub fifo: bool,
+    /// Whether delivery is held back. The backlog is kept.
+    pub paused: bool,
+    /// What a lane does with an exhausted message.
+    pub poison: Poison,
+    /// The attribute whose value names a message's lane, in place of the ordering key.
+    pub lane_by: Option<String>,
+    /// How often a message is tried, given in our own way; with a dead letter policy it is the
+    /// same number.
+    pub attempts_max: Option<u32>,
+    /// Where in the topic it began. Decided at creation, kept for show.
+    pub start: Start,
+    /// Free text; empty = none.
+    pub description: String,
+    /// Free names and values, without the limits of labels.
+    pub metadata: BTreeMap<String, String>,
+    /// How the rules of alerts differ for it.
+    pub alerts: alert::Settings,
+    /// Whether the ack deadline was given, and is not just the default: it is then the time an
+    /// endpoint has for its answer too.
+    pub is_ack_deadline_given: bool,
+    /// Where its messages are pushed to; `None` = they are pulled.
+    pub push: Option<PushConfig>,
+    /// Waits between attempts given in our own way, in place of a retry policy.
+    pub backoff: Option<Backoff>,
+    /// Headers sent with each push, beside those that are always sent.
+    pub headers: BTreeMap<String, String>,
+    /// The HTTP method of a push.
+    pub method: Method,
+    /// How pushes are signed; `None` = not at all.
+    pub signing: Option<Signing>,
+    /// Several messages in one push; `None` = one.
+    pub batch: Option<BatchPush>,
+    /// Most pushes a second; `None` = as the endpoint takes them.
+    pub rate_max: Option<u32>,
+}
+
+impl Subscription {
+    /// A subscription with the default settings.
+    pub fn new(name: SubscriptionName, topic: TopicName) -> Self {
+        Self {
+            name,
+            topic,
+            ack_deadline: ACK_DEADLINE_DEFAULT,
+            retain_acked_messages: false,
+            message_retention: RETENTION_DEFAULT,
+            labels: BTreeMap::new(),
+            expiration: Some(EXPIRATION_DEFAULT),
+            message_ordering: false,
+            filter: None,
+            retry_policy: None,
+            dead_letter_policy: None,
+            exactly_once: false,
+            detached: false,
+            fifo: false,
+            paused: false,
+            poison: Poison::Skip,
+            lane_by: None,
+            attempts_max: None,
+            start: Start::Latest,
+            description: String::new(),
+            metadata: BTreeMap::new(),
+            alerts: alert::Settings::default(),
+            is_ack_deadline_given: false,
+            push: None,
+            backoff: None,
+            headers: BTreeMap::new(),
+            method: Method::Post,
+            signing: None,
+            batch: None,
+            rate_max: None,
+        }
+    }
+}
+
+/// Google's fields that are known and cannot be given yet: only their default is accepted.
+pub const NOT_BUILT: [&str; 4] =
+    ["bigquery_config", "bigtable_config", "cloud_storage_config", "message_transforms"];
+
+/// Fields that are no settings: an update may repeat them as they are.
+pub(super) const GIVEN_BY_SERVER: [&str; 7] = [
+    "analytics_hub_subscription_info",
+    "detached",
+    "name",
+    "state",
+    "tags",
+    "topic",
+    "topic_message_retention_duration",
+];
+
+/// Every setting, in the order in which it is shown, checked and documented.
+pub static SETTINGS: &[Entry] = &[
+    Entry {
+        path: "ack_deadline_seconds",
+        form: Form::Seconds,
+        config: "ack_deadline",
+        flag: Some(Flag::new("ack-deadline")),
+        default: "10s",
+        title: "Ack deadline",
+        help: "How long a consumer has for an ack: 10s to 10m",
+        set: Set::Alone(|one, field, value| {
+            let given = deadline::read(field, value)?;
+            one.ack_deadline = given.unwrap_or(ACK_DEADLINE_DEFAULT);
+            one.is_ack_deadline_given = given.is_some();
+            Ok(())
+        }),
+        show: |one| one.ack_deadline.as_secs().into(),
+        check: |one| deadline::ack_deadline_in_range("ack_deadline_seconds", one.ack_deadline),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "message_retention_duration",
+        form: Form::Time,
+        config: "message_retention",
+        flag: Some(Flag::new("retention")),
+        default: "7d",
+        title: "Retention",
+        help: "How long messages that are not acked are kept: 10m to 31d",
+        set: Set::Alone(|one, field, value| {
+            one.message_retention = google_time(field, value)?.unwrap_or(RETENTION_DEFAULT);
+            Ok(())
+        }),
+        show: |one| show_google_time(one.message_retention),
+        check: |one| validate::retention("message_retention_duration", one.message_retention),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "retain_acked_messages",
+        form: Form::Switch,
+        config: "retain_acked_messages",
+        flag: Some(Flag::new("retain-acked")),
+        default: "false",
+        title: "Keeps acked",
+        help: "Keep acked messages too, for a seek back",
+        set: Set::Alone(|one, field, value| {
+            one.retain_acked_messages = switch(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.retain_acked_messages.into(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "expiration_policy",
+        form: Form::TimeOrNever,
+        parts: &[Part::new("ttl", Form::Time, "").title("Expires after")],
+        has_masked_parts: true,
+        config: "expiration",
+        flag: Some(Flag::new("expires-after")),
+        default: "31d",
+        help: "Delete it after so long without use: 1d or longer, or never",
+        set: Set::Alone(|one, field, value| {
+            one.expiration = shapes::read_expiration(field, value)?;
+            Ok(())
+        }),
+        show: |one| shapes::show_expiration(one.expiration),
+        check: |one| checks::expiration(one.expiration, one.message_retention),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "filter",
+        config: "filter",
+        flag: Some(Flag::new("filter").value("FILTER")),
+        is_fixed: true,
+        default: "all messages",
+        title: "Filter",
+        help: "Only messages that this filter lets through, such as 'attributes.kind = \"order\"'",
+        set: Set::Alone(|one, field, value| shapes::read_filter(one, field, value, false)),
+        show: |one| shapes::show_filter(one, false),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "enable_exactly_once_delivery",
+        form: Form::Switch,
+        config: "enable_exactly_once_delivery",
+        flag: Some(Flag::new("exactly-once")),
+        default: "false",
+        title: "Exactly once",
+        help: "Acks are durable when answered, and never followed by another delivery",
+        set: Set::Alone(|one, field, value| {
+            one.exactly_once = switch(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.exactly_once.into(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "enable_message_ordering",
+        form: Form::Switch,
+        config: "enable_message_ordering",
+        flag: Some(Flag::new("ordering")),
+        is_fixed: true,
+        default: "false",
+        title: "Ordering keys",
+        help: "Messages with the same ordering key go in order",
+        set: Set::Alone(|one, field, value| {
+            one.message_ordering = switch(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.message_ordering.into(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "labels",
+        form: Form::Pairs,
+        config: "labels",
+        flag: Some(Flag::new("label")),
+        default: "none",
+        title: "Labels",
+        help: "A label",
+        set: Set::Joined {
+            whole: |change, field, value| {
+                change.labels = Some(pairs(field, value)?.unwrap_or_default());
+                Ok(())
+            },
+            part: None,
+        },
+        show: |one| json!(one.labels),
+        check: |one| validate::labels(&one.labels),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "retry_policy",
+        form: Form::Object,
+        parts: policies::RETRY_PARTS,
+        has_masked_parts: true,
+        config: "retry_policy",
+        default: "none: at once; pushes 100ms to 60s",
+        help: "How long a message waits after a failed attempt",
+        set: Set::Joined { whole: policies::set_retry, part: Some(policies::set_retry_part) },
+        show: policies::show_retry,
+        check: |one| one.retry_policy.map_or(Ok(()), |policy| policy.validate()),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "dead_letter_policy",
+        form: Form::Object,
+        parts: policies::DEAD_LETTER_PARTS,
+        has_masked_parts: true,
+        config: "dead_letter_policy",
+        default: "none",
+        help: "Where messages go that failed too often",
+        set: Set::Joined {
+            whole: policies::set_dead_letter,
+            part: Some(policies::set_dead_letter_part),
+        },
+        show: policies::show_dead_letter,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config",
+        form: Form::Object,
+        default: "pull",
+        help: "How messages are pushed",
+        set: Set::Joined { whole: push_shapes::set_whole, part: None },
+        show: push_shapes::show_whole,
+        check: pushing::check,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config.push_endpoint",
+        config: "push_endpoint",
+        flag: Some(Flag::new("endpoint").value("URL").none("none")),
+        is_secret: true,
+        default: "none: messages are pulled",
+        title: "Endpoint",
+        help: "Where messages are pushed to, http:// or https://",
+        set: Set::Joined { whole: push_shapes::set_endpoint, part: None },
+        show: |one| push_shapes::show_part(one, "pushEndpoint"),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config.attributes",
+        form: Form::Pairs,
+        config: "push_attributes",
+        default: "none",
+        help: "Google's free attributes of a push config: kept and shown",
+        set: Set::Joined { whole: push_shapes::set_attributes, part: None },
+        show: |one| push_shapes::show_part(one, "attributes"),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config.no_wrapper",
+        form: Form::Object,
+        parts: push_shapes::FORM_PARTS,
+        has_masked_parts: true,
+        spellings: &[Spelling { name: "push_config.pubsub_wrapper", is_opposite: true }],
+        config: "push_no_wrapper",
+        flag: Some(Flag::new("no-wrapper")),
+        default: "the message in Google's envelope",
+        help: "Send the data alone, without an envelope",
+        set: Set::Joined { whole: push_shapes::set_form, part: None },
+        show: |one| push_shapes::show_part(one, "noWrapper"),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config.oidc_token",
+        form: Form::Object,
+        parts: push_shapes::OIDC_PARTS,
+        has_masked_parts: true,
+        config: "push_oidc_token",
+        default: "none",
+        help: "The token that is sent along",
+        set: Set::Joined { whole: push_shapes::set_oidc, part: None },
+        show: |one| push_shapes::show_part(one, "oidcToken"),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config.timeout_seconds",
+        form: Form::Seconds,
+        label: Some("postrider-timeout-seconds"),
+        config: "push_timeout_seconds",
+        flag: Some(Flag::new("timeout")),
+        default: "the ack deadline if given, else 30s",
+        title: "Timeout",
+        help: "How long the endpoint has for its answer: 1s to 10m",
+        set: Set::Joined { whole: push_shapes::set_timeout, part: None },
+        show: |one| push_shapes::show_part(one, "timeoutSeconds"),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "push_config.retry_policy",
+        form: Form::Own,
+        default: "none",
+        help: "Another spelling of `retryPolicy` and `postrider.maxAttempts`",
+        set: Set::Joined { whole: push_shapes::set_retry, part: None },
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.fifo",
+        form: Form::Switch,
+        label: Some("postrider-fifo"),
+        spellings: &[Spelling { name: "fifo_mode", is_opposite: false }],
+        config: "fifo",
+        flag: Some(Flag::new("fifo")),
+        default: "false",
+        title: "FIFO",
+        help: "All messages go in the order of the topic",
+        set: Set::Alone(|one, field, value| {
+            one.fifo = switch(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.fifo.into(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.lane_by",
+        config: "lane_by",
+        flag: Some(Flag::new("lane-by").value("ATTRIBUTE").none("none")),
+        default: "the ordering key",
+        title: "Lanes by",
+        help: "Messages with the same value of this attribute go in order",
+        set: Set::Alone(|one, field, value| {
+            one.lane_by = text(field, value)?.filter(|key| !key.is_empty());
+            Ok(())
+        }),
+        show: |one| json!(one.lane_by),
+        check: checks::lane_by,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.poison",
+        form: Form::Word(&["skip", "halt"]),
+        label: Some("postrider-poison"),
+        config: "poison",
+        flag: Some(Flag::new("poison").value("POISON")),
+        default: "skip",
+        title: "Poison",
+        help: "What a lane does with a message that failed too often: skip it, or halt",
+        set: Set::Alone(|one, field, value| {
+            let given = text(field, value)?.map(|text| Poison::parse(field, &text)).transpose()?;
+            one.poison = given.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.poison.to_string().into(),
+        check: checks::poison,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.paused",
+        form: Form::Switch,
+        label: Some("postrider-paused"),
+        spellings: &[Spelling { name: "is_enabled", is_opposite: true }],
+        config: "paused",
+        flag: Some(Flag::new("paused")),
+        default: "false",
+        help: "Deliver nothing",
+        set: Set::Alone(|one, field, value| {
+            one.paused = switch(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.paused.into(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.backoff",
+        form: Form::Times,
+        config: "backoff",
+        flag: Some(Flag::new("backoff").value("DURATIONS").none("none")),
+        default: "`retryPolicy`",
+        title: "Backoff",
+        help: "Waits between attempts one by one, such as 5s,5m,30m",
+        set: Set::Alone(|one, field, value| {
+            one.backoff = shapes::read_backoff(field, value)?;
+            Ok(())
+        }),
+        show: |one| shapes::show_backoff(one.backoff.as_ref()),
+        check: checks::backoff,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.max_attempts",
+        form: Form::Number,
+        label: Some("postrider-max-attempts"),
+        config: "max_attempts",
+        default: "no end",
+        title: "Max attempts",
+        help: "How often a message is tried: 1 to 100; without a dead letter topic it is then \
+               dropped",
+        set: Set::Joined {
+            whole: |change, field, value| {
+                let bounds = (ATTEMPTS_MIN, ATTEMPTS_MAX);
+                change.attempts_max = Some(number_between(field, value, bounds, "")?);
+                Ok(())
+            },
+            part: None,
+        },
+        show: |one| json!(one.attempts_asked()),
+        check: checks::attempts,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.start",
+        form: Form::Start,
+        label: Some("postrider-start"),
+        config: "start",
+        flag: Some(Flag::new("start").value("START")),
+        is_fixed: true,
+        default: "latest",
+        title: "Start",
+        help: "Where it starts: latest, earliest, an offset, or a time",
+        set: Set::Alone(|one, field, value| {
+            one.start = Start::read(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| one.start.show(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.filter",
+        config: "cel_filter",
+        flag: Some(Flag::new("cel-filter").value("FILTER")),
+        is_fixed: true,
+        default: "all messages",
+        title: "CEL filter",
+        help: "Only messages that this CEL expression lets through, such as 'data.total > 100'",
+        set: Set::Alone(|one, field, value| shapes::read_filter(one, field, value, true)),
+        show: |one| shapes::show_filter(one, true),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.description",
+        config: "description",
+        flag: Some(Flag::new("description").value("DESCRIPTION")),
+        default: "none",
+        title: "Description",
+        help: "Free text",
+        set: Set::Alone(|one, field, value| {
+            one.description = text(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| shapes::unless_empty(&one.description),
+        check: |one| checks::description(&one.description),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.metadata",
+        form: Form::Pairs,
+        config: "metadata",
+        flag: Some(Flag::new("metadata")),
+        default: "none",
+        title: "Metadata",
+        help: "Free text by key",
+        set: Set::Alone(|one, field, value| {
+            one.metadata = pairs(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| shapes::show_pairs(&one.metadata),
+        check: |one| checks::metadata(&one.metadata),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.alerts",
+        form: Form::Own,
+        config: "alerts",
+        default: "as the rules are",
+        help: "How the rules of alerts differ for it, or `\"off\"`",
+        set: Set::Alone(|one, field, value| {
+            one.alerts = alert::json::read(field, value)?;
+            Ok(())
+        }),
+        show: |one| match one.alerts.is_empty() {
+            true => Value::Null,
+            false => alert::json::show(&one.alerts),
+        },
+        check: |one| one.alerts.validate(),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.headers",
+        form: Form::Pairs,
+        config: "headers",
+        flag: Some(Flag::new("header").value("NAME=VALUE")),
+        is_secret: true,
+        default: "none",
+        title: "Headers",
+        help: "A header sent with each push",
+        set: Set::Alone(|one, field, value| {
+            one.headers = pairs(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| shapes::show_pairs(&one.headers),
+        check: |one| pushing::check_headers(&one.headers),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.method",
+        form: Form::Word(&["POST", "PUT", "PATCH"]),
+        config: "method",
+        flag: Some(Flag::new("method").value("METHOD")),
+        default: "POST",
+        title: "Method",
+        help: "The method of each push",
+        set: Set::Alone(|one, field, value| {
+            let given = text(field, value)?.map(|text| Method::parse(field, &text)).transpose()?;
+            one.method = given.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| match one.push.is_some() || one.method != Method::default() {
+            true => one.method.as_str().into(),
+            false => Value::Null,
+        },
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.signing",
+        form: Form::Object,
+        parts: shapes::SIGNING_PARTS,
+        config: "signing",
+        flag: Some(Flag::new("sign").value("BOOL")),
+        is_secret: true,
+        default: "off",
+        title: "Signed",
+        help: "Sign pushes, with a secret that is made and shown once",
+        set: Set::Joined {
+            whole: |change, field, value| {
+                change.signing = Some(shapes::read_signing(field, value)?);
+                Ok(())
+            },
+            part: None,
+        },
+        show: |one| one.signing.as_ref().map_or(Value::Null, |_| json!({})),
+        check: |one| {
+            let secret = one.signing.as_ref().map(|signing| &signing.secret);
+            secret.map_or(Ok(()), |secret| secret.validate("postrider.signing.secret"))
+        },
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.batch",
+        form: Form::Object,
+        parts: shapes::BATCH_PARTS,
+        config: "batch",
+        default: "one message in each push",
+        title: "Batch",
+        help: "Several messages in one push",
+        set: Set::Alone(|one, field, value| {
+            one.batch = shapes::read_batch(field, value)?;
+            Ok(())
+        }),
+        show: |one| shapes::show_batch(one.batch),
+        check: |one| one.batch.map_or(Ok(()), pushing::check_batch),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "postrider.rate_limit",
+        form: Form::Number,
+        config: "rate_limit",
+        flag: Some(Flag::new("rate-limit").none("0")),
+        default: "as many as the endpoint takes",
+        title: "Rate limit",
+        unit: " a second",
+        help: "Pushes a second, at most",
+        set: Set::Alone(|one, field, value| {
+            let bounds = (1, PUSH_RATE_MAX);
+            one.rate_max = number_between(field, value, bounds, " requests a second")?;
+            Ok(())
+        }),
+        show: |one| json!(one.rate_max),
+        check: pushing::check_rate,
+        ..Entry::NONE
+    },
+];
+
+/// The document of a subscription: every setting as it is in force.
+pub fn show(table: &[Entry], subscription: &Subscription) -> crate::setting::Document {
+    let mut document = crate::setting::Document::default();
+    for setting in table {
+        let value = (setting.show)(subscription);
+        if !value.is_null() {
+            document.put(setting.path, value);
+        }
+    }
+    document
+}
+
+/// Checks every setting by its own rule.
+pub(super) fn check_each(table: &[Entry], subscription: &Subscription) -> Result<(), Invalid> {
+    table.iter().try_for_each(|setting| (setting.check)(subscription))
+}

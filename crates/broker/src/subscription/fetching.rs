@@ -4,12 +4,16 @@
 //! as the consumer that began it waits for it, the read is looked at where it asks, which spares a
 //! task and a wake-up for each. Once it waits for something else, or others wait for it and it does
 //! not ask, a task of its own sees the read to its end.
+//!
+//! Where several consumers take from what was read, the next part is read ahead by a task: the disk
+//! works while they deliver. Whoever needs that part takes it, or waits for it as its reader.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use domain::Offset;
 use domain::delivery::ConsumerId;
-use storage::{Batch, Error, Result};
+use storage::{Batch, Error, ReadLimit, Result, TailRead};
 
 use super::{State, Subscription};
 use crate::spawn;
@@ -28,6 +32,15 @@ pub(super) struct Fetch {
     read: Option<Batch>,
     /// Why the read failed, to be told to its reader.
     error: Option<Error>,
+    /// The part behind what was read.
+    ahead: Option<Ahead>,
+}
+
+enum Ahead {
+    /// A task reads it. `has_reader` once a consumer waits for it.
+    Reading { from: Offset, has_reader: bool },
+    /// It is there.
+    Read(Batch),
 }
 
 #[derive(Default)]
@@ -63,7 +76,54 @@ impl Fetch {
     /// `consumer` begins a read.
     pub(super) fn start(&mut self, consumer: ConsumerId, read: Read) {
         let reading = Reading::ByReader(read);
-        *self = Self { reading, reader: Some(consumer), read: None, error: None };
+        *self = Self { reading, reader: Some(consumer), ..Self::default() };
+    }
+
+    /// Where to read ahead; `None` = not now.
+    fn ahead_from(&self) -> Option<Offset> {
+        let next = self.read.as_ref().map(|batch| batch.covered.to);
+        next.filter(|_| self.ahead.is_none() && !self.is_reading())
+    }
+
+    /// Takes the part that was read ahead, if it holds `from`.
+    pub(super) fn take_ahead(&mut self, from: Offset) -> bool {
+        match self.ahead.take() {
+            Some(Ahead::Read(batch)) if batch.covered.contains(from) => {
+                self.read = Some(batch);
+                true
+            }
+            other => {
+                self.ahead = other;
+                false
+            }
+        }
+    }
+
+    /// `consumer` waits as its reader for the part at `from`, if that is read ahead.
+    pub(super) fn join_ahead(&mut self, consumer: ConsumerId, from: Offset) -> bool {
+        match &mut self.ahead {
+            Some(Ahead::Reading { from: at, has_reader }) if *at == from => {
+                *has_reader = true;
+                self.reading = Reading::ByTask;
+                (self.reader, self.read, self.error) = (Some(consumer), None, None);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The part at `from` was read ahead. Returns what came of it if a consumer waits for it.
+    fn end_ahead(&mut self, from: Offset, outcome: Result<Batch>) -> Option<Result<Batch>> {
+        match self.ahead.take() {
+            Some(Ahead::Reading { from: at, has_reader }) if at == from => match outcome {
+                outcome if has_reader => return Some(outcome),
+                Ok(batch) => self.ahead = Some(Ahead::Read(batch)),
+                // Whoever reads it for itself is told.
+                Err(_) => {}
+            },
+            other => self.ahead = other,
+        }
+        None
     }
 
     /// Whether `consumer` began the read that is under way.
@@ -109,9 +169,12 @@ impl Fetch {
         }
     }
 
-    /// Drops what was read.
+    /// Drops what was read, and what was read ahead if nobody waits for it.
     pub(super) fn drop_read(&mut self) {
         self.read = None;
+        if !matches!(self.ahead, Some(Ahead::Reading { has_reader: true, .. })) {
+            self.ahead = None;
+        }
     }
 
     /// The read, for a task to see to its end.
@@ -188,13 +251,44 @@ impl Subscription {
 
     /// The read that a task saw to its end has ended.
     fn end_fetch(self: &Arc<Self>, outcome: Result<Batch>) {
-        let mut state = self.state.lock();
-        match self.take_read(&mut state, outcome) {
+        self.hand_out_read(&mut self.state.lock(), outcome);
+    }
+
+    fn hand_out_read(self: &Arc<Self>, state: &mut State, outcome: Result<Batch>) {
+        match self.take_read(state, outcome) {
             Some(reader) => state.waiters.call(reader),
             None if state.waiters.in_line() == 0 => state.fetch.drop_read(),
             None => state.waiters.wake_any(),
         }
-        self.keep_watch(&mut state);
+        self.keep_watch(state);
+    }
+
+    /// Reads ahead what those in line will want next, if that is on disk.
+    pub(super) fn read_ahead(self: &Arc<Self>, state: &mut State, limit: ReadLimit) {
+        const ONE: ReadLimit = ReadLimit { records: 1, bytes: 0 };
+        let Some(from) = state.fetch.ahead_from() else { return };
+        let (log, topic) = (&self.runtime.log, self.topic.id());
+        if !matches!(log.read_tail(topic, from, ONE), TailRead::NotInMemory) {
+            return;
+        }
+        let read = log.read(topic, from, limit);
+        state.fetch.ahead = Some(Ahead::Reading { from, has_reader: false });
+        let subscription = Arc::clone(self);
+        drop(spawn::named("disk read ahead", async move {
+            subscription.end_ahead(from, read.await);
+        }));
+    }
+
+    fn end_ahead(self: &Arc<Self>, from: Offset, outcome: Result<Batch>) {
+        let mut state = self.state.lock();
+        if let Ok(batch) = &outcome {
+            self.runtime.damaged.note(self.topic.id(), &batch.damaged);
+        }
+        if let Some(outcome) = state.fetch.end_ahead(from, outcome) {
+            self.hand_out_read(&mut state, outcome);
+        } else if state.waiters.in_line() == 0 {
+            state.fetch.drop_read();
+        }
     }
 
     /// What was read is dropped; `waiting`, who waits perhaps, wants nothing from disk for now.
@@ -287,6 +381,61 @@ mod tests {
         let outcome = fetch.poll(READER, Waker::noop()).expect("it was ready");
         assert_eq!(fetch.end(outcome), Some(READER));
         assert!(fetch.look(READER).is_ok() && fetch.read().is_some());
+    }
+
+    fn batch_of(from: u64, to: u64) -> Batch {
+        let covered = OffsetRange { from: Offset(from), to: Offset(to) };
+        Batch { covered, records: Vec::new(), damaged: Vec::new() }
+    }
+
+    /// What was read is [1, 2), and a task reads on from 2.
+    fn reading_ahead() -> Fetch {
+        let mut fetch = Fetch::default();
+        fetch.start(READER, never());
+        assert_eq!(fetch.ahead_from(), None, "one read at a time");
+        fetch.end(Ok(batch()));
+        assert!(fetch.look(READER).is_ok());
+        assert_eq!(fetch.ahead_from(), Some(Offset(2)));
+        fetch.ahead = Some(Ahead::Reading { from: Offset(2), has_reader: false });
+        assert_eq!(fetch.ahead_from(), None, "one part ahead");
+        fetch
+    }
+
+    #[test]
+    fn a_part_that_was_read_ahead_is_taken_by_who_needs_it() {
+        let mut fetch = reading_ahead();
+        assert!(!fetch.take_ahead(Offset(2)), "it is not there yet");
+        assert!(fetch.end_ahead(Offset(2), Ok(batch_of(2, 9))).is_none());
+        assert!(!fetch.take_ahead(Offset(9)) && fetch.take_ahead(Offset(5)));
+        assert_eq!(fetch.read().map(|batch| batch.covered.to), Some(Offset(9)));
+        assert_eq!(fetch.ahead_from(), Some(Offset(9)));
+    }
+
+    #[test]
+    fn who_needs_the_part_that_is_read_ahead_becomes_its_reader() {
+        let mut fetch = reading_ahead();
+        assert!(!fetch.join_ahead(OTHER, Offset(7)), "that is elsewhere");
+        assert!(fetch.join_ahead(OTHER, Offset(2)));
+        assert!(fetch.is_for(OTHER) && !fetch.may_start(READER));
+        fetch.drop_read();
+        let outcome = fetch.end_ahead(Offset(2), Ok(batch_of(2, 9))).expect("it is waited for");
+        assert_eq!(fetch.end(outcome), Some(OTHER));
+        assert!(fetch.look(OTHER).is_ok() && fetch.read().is_some());
+    }
+
+    #[test]
+    fn what_is_read_ahead_in_vain_is_dropped() {
+        let mut fetch = reading_ahead();
+        fetch.start(OTHER, never());
+        assert!(fetch.end_ahead(Offset(2), Ok(batch_of(2, 9))).is_none());
+        assert!(!fetch.take_ahead(Offset(2)), "somebody reads elsewhere");
+        let mut fetch = reading_ahead();
+        fetch.drop_read();
+        assert!(fetch.end_ahead(Offset(2), Ok(batch_of(2, 9))).is_none());
+        assert!(!fetch.take_ahead(Offset(2)), "nobody is there to take it");
+        let mut fetch = reading_ahead();
+        assert!(fetch.end_ahead(Offset(2), Err(Error::Full)).is_none());
+        assert_eq!(fetch.ahead_from(), Some(Offset(2)), "it may be tried again");
     }
 
     #[test]

@@ -72,10 +72,18 @@ impl Subscription {
             let (status, indexed_max) = self.lease_locked(state, ask, end, out);
             if !out.is_empty() {
                 self.see_to_others(state, status, end);
+                if !ask.is_push && state.waiters.in_line() > 0 {
+                    self.read_ahead(state, for_all(ask.fetch, state));
+                }
                 return Step::Leased;
             }
             match status {
-                LeaseStatus::Wanted(offset) => return self.wait_for_disk(state, ask, offset),
+                LeaseStatus::Wanted(offset) => {
+                    let may_start = state.fetch.may_start(ask.consumer);
+                    if !may_start || !state.fetch.take_ahead(offset) {
+                        return self.wait_for_disk(state, ask, offset);
+                    }
+                }
                 LeaseStatus::Full => {
                     state.waiters.wait_for_room(ask.consumer, ask.waker);
                     state.waiters.wake_one();
@@ -110,6 +118,9 @@ impl Subscription {
         state.waiters.wait_for_disk(ask.consumer, ask.waker);
         if !state.fetch.may_start(ask.consumer) {
             return Step::WaitForFetch { is_own: state.fetch.is_for(ask.consumer) };
+        }
+        if state.fetch.join_ahead(ask.consumer, from) {
+            return Step::Fetch;
         }
         let limit = if ask.is_push { ask.fetch } else { for_all(ask.fetch, state) };
         let read = self.runtime.log.read(self.topic.id(), from, limit);

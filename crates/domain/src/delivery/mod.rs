@@ -25,7 +25,9 @@
 //! ```
 //!
 //! A record without a lane waits for itself (`returned.rs`); one in a lane waits with all behind
-//! it (`lane.rs`). A record that cannot be read is neither delivered nor settled.
+//! it (`lane.rs`). Whether one that failed may go again is one rule (`readiness.rs`); why no more
+//! is leased is told by one type, `LeaseStatus`. A record that cannot be read is neither delivered
+//! nor settled.
 
 mod ack_id;
 mod acks;
@@ -36,6 +38,7 @@ mod handout;
 mod lane;
 mod lanes_view;
 mod leases;
+mod readiness;
 mod record_view;
 mod returned;
 mod settling;
@@ -51,8 +54,9 @@ use std::time::Duration;
 
 pub use ack_id::{AckId, MalformedAckId};
 pub use consumer::{ConsumerId, Flow};
-pub use failure::{Exhausted, Failed, Failure, Fate};
+pub use failure::{Exhausted, Failed, Failure};
 pub use lanes_view::{LaneState, LaneView};
+pub use readiness::Readiness;
 pub use record_view::{RecordState, RecordView};
 pub use source::{Lease, LeaseRequest, LeaseStatus, Read, Source};
 pub use waits::Waits;
@@ -434,7 +438,7 @@ impl Delivery {
             }
             self.start_over();
         } else {
-            self.judge_all_again(now, effects);
+            self.consider_all_again(now, effects);
             self.find_halted_unread();
         }
         effects.returned += 1;

@@ -142,9 +142,9 @@ impl Work {
         for _ in 0..TURNS_MAX {
             let ended = hand.take_ended(context);
             done += ended.len();
-            let judged = settling::judge(ended);
+            let outcomes = settling::outcomes(ended);
             let mut calling = Context::from_waker(&self.caller);
-            let turned = self.pusher.lock().turn(hand, judged, &mut calling);
+            let turned = self.pusher.lock().turn(hand, outcomes, &mut calling);
             match turned {
                 Turned::On => {}
                 Turned::Wait => return (Poll::Pending, done),

@@ -6,11 +6,12 @@ use std::task::{Context, Poll};
 
 use domain::Moment;
 use domain::delivery::{AckId, ConsumerId, Lease};
+use domain::push::Class;
 
 use super::budget::Slot;
-use super::endpoint::Pass;
+use super::endpoint::SendPermit;
 use super::envelope::Order;
-use super::exchange::{Answer, Class, NoAnswer};
+use super::exchange::{Answer, NoAnswer};
 use super::maker::{Maker, Unsendable};
 use super::memory::Hold;
 use super::sender::Sending;
@@ -20,7 +21,7 @@ pub(super) struct Flight {
     pub(super) consumer: ConsumerId,
     pub(super) leases: Arc<[Sent]>,
     pub(super) started: Moment,
-    pub(super) pass: Pass,
+    pub(super) permit: SendPermit,
     pub(super) slot: Slot,
     /// Which hand has it.
     pub(super) hand: usize,

@@ -1,7 +1,7 @@
 //! Pushing for one subscription: takes leases when they may be sent, sends them, and settles them.
 //!
 //! ```text
-//!   endpoint's pass ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► settled
+//!   permit ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► settled
 //!        └── given back at once if there is nothing to lease ──┘
 //! ```
 //!
@@ -16,22 +16,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use domain::delivery::{ConsumerId, Lease, Ordering};
+use domain::push::{Outcome, Settlement};
 use domain::{Moment, Now};
 use futures::future::BoxFuture;
 
-use self::settling::Judged;
 use super::batch::BatchSize;
 use super::budget::{Slot, Turn};
 use super::chain::Chains;
 use super::crew::Hand;
-use super::endpoint::{Admit, Pass};
+use super::endpoint::SendPermit;
 use super::envelope::{Chain, Order};
 use super::flight::{Exchange, Flight, Sent, Stage};
 use super::plan::{Plan, is_pushed};
 use super::scheduler::Shared;
 use crate::consumer::{Leasing, Want};
 use crate::error::{Error, Result};
-use crate::subscription::{Settlement, Subscription};
+use crate::subscription::Subscription;
 
 /// How long to wait after something that should not happen.
 const ERROR_NAP: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub(super) struct Pusher {
     turn: Option<Turn>,
     /// With what the next request is let through, while its messages are read from disk. Given up
     /// for that time it might be gone when they are there, again and again.
-    through: Option<(Pass, Slot)>,
+    through: Option<(SendPermit, Slot)>,
     /// Who sends requests; the first stays.
     hands: Vec<Busy>,
     /// Requests for the hand whose turn it is.
@@ -198,19 +198,19 @@ impl Pusher {
         self.wake_others();
     }
 
-    /// Settles what became of requests and sends the next, all of them by `hand`. `context` is
+    /// Settles requests that are over and sends the next, all of them by `hand`. `context` is
     /// that of the first hand.
     pub(super) fn turn(
         &mut self,
         hand: &Arc<Hand>,
-        judged: Vec<Judged>,
+        outcomes: Vec<(u64, Outcome)>,
         context: &mut Context<'_>,
     ) -> Turned {
         if self.is_over {
             return Turned::Done;
         }
         let now = self.shared.runtime.now();
-        let mut is_done = self.settle(judged, now, context);
+        let mut is_done = self.settle(outcomes, now, context);
         while !self.is_draining && self.outgoing.len() < REQUESTS_MAX {
             if !self.leaves_to(hand) {
                 self.wake_least_busy();
@@ -305,15 +305,14 @@ impl Pusher {
         if let Some(through) = self.through.take() {
             return self.send_with(through, now, hand, context);
         }
-        let pass = match self.plan.endpoint.admit(now, context.waker()) {
-            Admit::Go(pass) => pass,
-            Admit::Full => {
+        let permit = match self.plan.endpoint.admit(now, context.waker()) {
+            Ok(permit) => permit,
+            Err(until) => {
                 self.stand_back();
-                return Ok(Turned::Wait);
-            }
-            Admit::Later(until) => {
-                self.stand_back();
-                return Ok(self.pause_until(until, context));
+                return Ok(match until {
+                    Some(until) => self.pause_until(until, context),
+                    None => Turned::Wait,
+                });
             }
         };
         self.pause = None;
@@ -321,7 +320,7 @@ impl Pusher {
             return Ok(self.nap_until(until, context));
         }
         let sent = match self.slot(now, context) {
-            Some(slot) => self.send_with((pass, slot), now, hand, context),
+            Some(slot) => self.send_with((permit, slot), now, hand, context),
             None => Ok(Turned::Wait),
         };
         if let (Ok(Turned::Wait) | Err(_), None, Some(rate)) =
@@ -348,7 +347,7 @@ impl Pusher {
     /// took for it is given back, unless that is being read.
     fn send_with(
         &mut self,
-        through: (Pass, Slot),
+        through: (SendPermit, Slot),
         now: Moment,
         hand: usize,
         context: &mut Context<'_>,
@@ -408,16 +407,16 @@ impl Pusher {
         &mut self,
         consumer: ConsumerId,
         leases: Vec<Lease>,
-        through: (Pass, Slot),
+        through: (SendPermit, Slot),
         started: Moment,
         hand: usize,
     ) {
         let (order, sent) = self.note_sent(&leases);
         let maker = Arc::clone(&self.plan.maker);
         let hold = self.shared.memory.hold(maker.bytes(&leases));
-        let (pass, slot) = through;
+        let (permit, slot) = through;
         let flight =
-            Flight { consumer, leases: Arc::clone(&sent), started, pass, slot, hand, hold };
+            Flight { consumer, leases: Arc::clone(&sent), started, permit, slot, hand, hold };
         let key = self.next_flight;
         self.next_flight += 1;
         self.flights.insert(key, flight);

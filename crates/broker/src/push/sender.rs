@@ -30,7 +30,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use domain::Moment;
-use domain::push::Endpoint;
+use domain::push::{Class, Endpoint};
 use futures::future::BoxFuture;
 use rustls::pki_types::pem;
 
@@ -41,7 +41,7 @@ use self::pool::Pool;
 use self::resolve::Lookup;
 use self::sockets::Sockets;
 use self::trouble::Stage;
-use super::exchange::{Answer, Class, NoAnswer, Request};
+use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
 use crate::clock::Clock;
 
@@ -138,7 +138,11 @@ impl Sender {
         self.pool.clear();
     }
 
-    async fn send_fresh(self: Arc<Self>, request: Request, deadline: Moment) -> Outcome {
+    async fn send_fresh(
+        self: Arc<Self>,
+        request: Request,
+        deadline: Moment,
+    ) -> Result<Answer, NoAnswer> {
         let endpoint = &request.endpoint;
         let mut allowance = Allowance::new(&*self.clock, request.timeout, deadline);
         let mut line = self.connector.open(endpoint, &mut allowance).await?;
@@ -155,7 +159,7 @@ impl Sender {
         line: Box<Line>,
         request: &Request,
         answered: Result<Answer, Unanswered>,
-    ) -> Outcome {
+    ) -> Result<Answer, NoAnswer> {
         let (endpoint, address) = (&request.endpoint, line.address());
         match answered {
             Ok(answer) => {
@@ -182,14 +186,12 @@ pub(crate) struct Sending {
 /// be a second request in one attempt.
 enum Way {
     Kept(Box<Line>, Request),
-    Fresh(BoxFuture<'static, Outcome>),
+    Fresh(BoxFuture<'static, Result<Answer, NoAnswer>>),
     Done,
 }
 
-type Outcome = Result<Answer, NoAnswer>;
-
 impl Future for Sending {
-    type Output = Outcome;
+    type Output = Result<Answer, NoAnswer>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { sender, deadline, way } = &mut *self;

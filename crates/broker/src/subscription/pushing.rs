@@ -4,23 +4,14 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use domain::Now;
-use domain::delivery::{AckId, ConsumerId, Effects, Failure, Flow};
+use domain::delivery::{AckId, ConsumerId, Effects, Flow};
+use domain::push::Settlement;
 use storage::Urgency;
 
 use super::telling::told;
 use super::{State, Subscription};
 use crate::delivery_log::{DeliveryLog, Line};
 use crate::error::Result;
-
-/// What becomes of a lease that was pushed.
-pub(crate) enum Settlement<'failure> {
-    /// The endpoint took it, with this status.
-    Ack(u16),
-    /// It did not.
-    Fail(&'failure Failure),
-    /// It counts as never sent.
-    GiveBack,
-}
 
 impl Subscription {
     /// Adds a consumer that stands for one request at a time: a lane that one request holds

@@ -67,7 +67,7 @@ impl Attempts {
     pub(crate) async fn load(&self, living: &BTreeMap<SubscriptionId, Arc<Subscription>>) {
         match self.history.known().await {
             Ok(known) => {
-                self.numbers.pass(known.last);
+                self.numbers.raise_above(known.last);
                 let gone = known.subscriptions.into_iter().filter(|id| !living.contains_key(id));
                 gone.for_each(|id| self.forget(id));
             }

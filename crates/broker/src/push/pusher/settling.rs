@@ -9,19 +9,19 @@ use domain::delivery::Failure;
 use domain::push::{Class, Outcome};
 use storage::Attempt;
 
-use super::{ERROR_NAP, Pusher};
+use super::{ERROR_SLEEP, Pusher};
 use crate::push::exchange::{Answer, NoAnswer};
 use crate::push::flight::{Ended, Flight, Sent};
-use crate::push::maker::Unsendable;
 use crate::push::outcome;
+use crate::push::request_builder::Unsendable;
 
 /// What requests of one pusher that are over came to, each with the number of its flight. Keeps
 /// what happened in the history of attempts.
 pub(in crate::push) fn outcomes(ended: Vec<Ended>) -> Vec<(u64, Outcome)> {
-    let Some(maker) = ended.first().map(|ended| Arc::clone(&ended.maker)) else {
+    let Some(builder) = ended.first().map(|ended| Arc::clone(&ended.builder)) else {
         return Vec::new();
     };
-    let now = maker.shared.runtime.now();
+    let now = builder.shared.runtime.now();
     let mut attempts = Vec::with_capacity(ended.len());
     let outcomes = ended.into_iter().map(|ended| {
         let outcome = outcome_of(&ended, now);
@@ -31,13 +31,13 @@ pub(in crate::push) fn outcomes(ended: Vec<Ended>) -> Vec<(u64, Outcome)> {
         (ended.key, outcome)
     });
     let outcomes = outcomes.collect();
-    maker.shared.runtime.attempts.record_all(maker.subscription.id(), attempts);
+    builder.shared.runtime.attempts.record_all(builder.subscription.id(), attempts);
     outcomes
 }
 
 fn outcome_of(ended: &Ended, now: Now) -> Outcome {
-    let (sent, is_batch) = (ended.leases.len(), ended.maker.template.is_batch());
-    let success = ended.maker.shared.options.success;
+    let (sent, is_batch) = (ended.leases.len(), ended.builder.template.is_batch());
+    let success = ended.builder.shared.options.success;
     match &ended.result {
         Ok(answer) => outcome::classify(answer, success, sent, is_batch, now.wall),
         Err(error) => unsent(ended, error),
@@ -46,7 +46,7 @@ fn outcome_of(ended: &Ended, now: Now) -> Outcome {
 
 /// A message that cannot be read counts as failed; for want of a token none is to blame.
 fn unsent(ended: &Ended, error: &Unsendable) -> Outcome {
-    tracing::error!(subscription = %ended.maker.subscription.name(), %error, "cannot be sent");
+    tracing::error!(subscription = %ended.builder.subscription.name(), %error, "cannot be sent");
     let is_to_blame = matches!(error, Unsendable::Malformed(_)) && ended.leases.len() == 1;
     Outcome::Unsent(is_to_blame.then(|| Failure::of("unreadable")))
 }
@@ -65,13 +65,13 @@ fn note(
         Outcome::Unsent(_) | Outcome::PutOff => return,
     };
     let duration = now.moment.since(ended.started);
-    ended.maker.subscription.pushed().note(class, count as u64, duration);
+    ended.builder.subscription.pushed().note(class, count as u64, duration);
     let (address, status, response) = match answer {
         Ok(answer) => (Some(answer.address), Some(answer.status.as_u16()), answer.body.clone()),
         Err(no_answer) => (no_answer.address, None, Bytes::new()),
     };
     attempts.extend(ended.leases.iter().take(count).map(|sent| Attempt {
-        subscription: ended.maker.subscription.id(),
+        subscription: ended.builder.subscription.id(),
         offset: sent.ack_id.offset(),
         attempt: sent.attempt,
         at: now.wall.minus(duration),
@@ -115,10 +115,10 @@ impl Pusher {
 
     /// What else follows for the next requests.
     fn conclude(&mut self, key: u64, flight: Flight, outcome: Outcome, now: Now) {
-        let Flight { consumer, leases, started, permit, slot, hand, hold } = flight;
+        let Flight { consumer, leases, started, permit, slot, driver, hold } = flight;
         drop(hold);
         self.idle.push(consumer);
-        if let Some(busy) = self.hands.iter_mut().find(|busy| busy.hand.number == hand) {
+        if let Some(busy) = self.drivers.iter_mut().find(|busy| busy.driver.number == driver) {
             busy.in_flight = busy.in_flight.saturating_sub(1);
         }
         let is_whole = matches!(outcome, Outcome::Acked { count, .. } if count == leases.len());
@@ -142,8 +142,8 @@ impl Pusher {
                 permit.fail(now.moment, health, pause, seed);
             }
             Outcome::Unsent(_) | Outcome::PutOff => {
-                let until = now.moment.plus(ERROR_NAP);
-                self.nap = Some(self.shared.runtime.clock.sleep_until(until));
+                let until = now.moment.plus(ERROR_SLEEP);
+                self.sleep = Some(self.shared.runtime.clock.sleep_until(until));
             }
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use domain::push::{Class, Endpoint};
 
+use super::connection::Unanswered;
 use super::head::BadHead;
-use super::line::Unanswered;
 use super::resolve::NoAddress;
 use crate::push::exchange::NoAnswer;
 

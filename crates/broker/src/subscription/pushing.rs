@@ -44,9 +44,9 @@ impl Subscription {
                 Settlement::Ack(status) => {
                     is_used = true;
                     let line = lines.as_ref().map(|_| self.line_of_push(&state, &id, status));
-                    let outcome = state.delivery.ack(now.moment, &id, end, &mut effects);
-                    state.counts.note_ack(outcome);
-                    let line = line.map(|line| Line { outcome: told(outcome), ..line });
+                    let acked = state.delivery.ack(now.moment, &id, end, &mut effects);
+                    state.counts.note_ack(acked);
+                    let line = line.map(|line| Line { outcome: told(acked), ..line });
                     lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
                 }
                 Settlement::Fail(failure) => {

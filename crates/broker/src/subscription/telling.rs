@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{AckOutcome, Failed, Failure, Ordering, Readiness};
+use domain::delivery::{AckStatus, Failed, Failure, Ordering, Readiness};
 use domain::{Moment, Now, Offset, Timestamp};
 use parking_lot::Mutex;
 use storage::TailRead;
@@ -288,10 +288,10 @@ fn with_failure(line: Line, failure: Option<Failure>) -> Line {
 }
 
 /// What an ack came to, in the words of the log.
-pub(super) fn told(outcome: AckOutcome) -> Outcome {
-    match outcome {
-        AckOutcome::Settled | AckOutcome::Provisional => Outcome::Applied,
-        AckOutcome::AlreadySettled => Outcome::Duplicate,
-        AckOutcome::Stale | AckOutcome::Foreign | AckOutcome::Beyond => Outcome::StaleIgnored,
+pub(super) fn told(status: AckStatus) -> Outcome {
+    match status {
+        AckStatus::Settled | AckStatus::Provisional => Outcome::Applied,
+        AckStatus::AlreadySettled => Outcome::Duplicate,
+        AckStatus::Stale | AckStatus::Foreign | AckStatus::Beyond => Outcome::StaleIgnored,
     }
 }

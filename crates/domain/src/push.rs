@@ -2,6 +2,7 @@
 //! came to, and what follows from it, is in `outcome.rs`.
 
 mod accounts;
+mod batch_size;
 mod class;
 mod header;
 mod outcome;
@@ -21,6 +22,7 @@ use crate::limits::{
 use crate::time::Timestamp;
 
 pub use accounts::{Accounts, Pattern};
+pub use batch_size::BatchSize;
 pub use class::{Class, Health};
 pub use header::{is_attribute_header, is_reserved_header, is_secret_header};
 pub use outcome::{Outcome, Settlement, Success};

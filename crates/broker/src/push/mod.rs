@@ -6,6 +6,7 @@
 //!                                                 │ token, signature      └─► attempt history
 //! ```
 //!
+//! What an outcome leads to is the domain's rule, with a picture, in `domain/push/outcome.rs`.
 //! Nothing is leased before it may be sent, so holding back costs no attempt. Nothing is kept here
 //! that a restart could lose: what is to be sent is derived from the log and the progress.
 

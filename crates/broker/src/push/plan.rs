@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use domain::delivery;
 use domain::limits;
+use domain::push::BatchSize;
 
-use super::batch::BatchSize;
 use super::endpoint::Endpoint;
 use super::envelope::Template;
 use super::rate::Rate;

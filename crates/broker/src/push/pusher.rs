@@ -1,8 +1,8 @@
 //! Pushing for one subscription: takes leases when they may be sent, sends them, and settles them.
 //!
 //! ```text
-//!   permit ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► settled
-//!        └── given back at once if there is nothing to lease ──┘
+//!   permit ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► outcome ─► settled
+//!     └── given back at once if there is nothing to lease ──┘
 //! ```
 //!
 //! Each request in flight has a consumer of its own, so that a lane one request holds something of
@@ -16,11 +16,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use domain::delivery::{ConsumerId, Lease, Ordering};
-use domain::push::{Outcome, Settlement};
+use domain::push::{BatchSize, Outcome, Settlement};
 use domain::{Moment, Now};
 use futures::future::BoxFuture;
 
-use super::batch::BatchSize;
 use super::budget::{Slot, Turn};
 use super::chain::Chains;
 use super::drivers::Driver;

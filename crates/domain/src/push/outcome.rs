@@ -7,7 +7,8 @@
 //!        ▼
 //!   Outcome            of the request: acked, failed, not sent, put off
 //!        │    ├─► Health: the endpoint's breaker and window
-//!        │    └─► Class: metrics and the history of attempts
+//!        │    ├─► Class: metrics and the history of attempts
+//!        │    └─► BatchSize: how many messages the next request carries
 //!        │ Outcome::settlement
 //!        ▼
 //!   Settlement         of each lease: ack, fail, give back
@@ -59,7 +60,7 @@ pub enum Outcome {
         /// What it says about the endpoint.
         health: Health,
     },
-    /// It could not be sent. With a failure the one message it had is to blame.
+    /// It could not be sent. With a failure a message of it is to blame.
     Unsent(Option<Failure>),
     /// Our own limits held it up for too long: it counts as never sent, and the endpoint is not to
     /// blame.
@@ -87,6 +88,16 @@ impl Outcome {
                 Settlement::Fail(failure)
             }
             _ => Settlement::GiveBack,
+        }
+    }
+
+    /// How many messages, counted from the first, made an attempt, and of which class. Of several
+    /// that failed only the first is named. `None` = nothing was attempted.
+    pub fn attempts(&self) -> Option<(usize, Class)> {
+        match self {
+            Self::Acked { count, .. } => Some((*count, Class::Ok)),
+            Self::Failed { class, .. } => Some((1, *class)),
+            Self::Unsent(_) | Self::PutOff => None,
         }
     }
 }
@@ -131,6 +142,21 @@ mod tests {
             let sent = expected.len();
             let found: Vec<_> = (0..sent).map(|at| outcome.settlement(at, sent)).collect();
             assert_eq!(found, expected, "{outcome:?} of {sent}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_sent_is_an_attempt() {
+        let failure = Failure::of("dns");
+        let (class, health) = (Class::Dns, Health::Unreachable);
+        for (outcome, attempts) in [
+            (Outcome::Acked { count: 3, status: 200 }, Some((3, Class::Ok))),
+            (Outcome::Failed { class, failure: failure.clone(), health }, Some((1, Class::Dns))),
+            (Outcome::Unsent(None), None),
+            (Outcome::Unsent(Some(failure)), None),
+            (Outcome::PutOff, None),
+        ] {
+            assert_eq!(outcome.attempts(), attempts, "{outcome:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::task::Context;
 use bytes::Bytes;
 use domain::Now;
 use domain::delivery::Failure;
-use domain::push::{Class, Outcome};
+use domain::push::Outcome;
 use storage::Attempt;
 
 use super::{ERROR_SLEEP, Pusher};
@@ -47,11 +47,11 @@ fn outcome_of(ended: &Ended, now: Now) -> Outcome {
 /// A message that cannot be read counts as failed; for want of a token none is to blame.
 fn unsent(ended: &Ended, error: &Unsendable) -> Outcome {
     tracing::error!(subscription = %ended.builder.subscription.name(), %error, "cannot be sent");
-    let is_to_blame = matches!(error, Unsendable::Malformed(_)) && ended.leases.len() == 1;
+    let is_to_blame = matches!(error, Unsendable::Malformed(_));
     Outcome::Unsent(is_to_blame.then(|| Failure::of("unreadable")))
 }
 
-/// Notes the attempts that a request was. Of one that failed only the first message is named.
+/// Notes the attempts that a request was.
 fn note(
     ended: &Ended,
     answer: &Result<Answer, NoAnswer>,
@@ -59,10 +59,10 @@ fn note(
     now: Now,
     attempts: &mut Vec<Attempt>,
 ) {
-    let (count, class, error) = match outcome {
-        Outcome::Acked { count, .. } => (*count, Class::Ok, None),
-        Outcome::Failed { class, failure, .. } => (1, *class, failure.message.clone()),
-        Outcome::Unsent(_) | Outcome::PutOff => return,
+    let Some((count, class)) = outcome.attempts() else { return };
+    let error = match outcome {
+        Outcome::Failed { failure, .. } => failure.message.clone(),
+        _ => None,
     };
     let duration = now.moment.since(ended.started);
     ended.builder.subscription.pushed().note(class, count as u64, duration);
@@ -121,11 +121,8 @@ impl Pusher {
         if let Some(busy) = self.drivers.iter_mut().find(|busy| busy.driver.number == driver) {
             busy.in_flight = busy.in_flight.saturating_sub(1);
         }
-        let is_whole = matches!(outcome, Outcome::Acked { count, .. } if count == leases.len());
-        match (&mut self.plan.batch, &outcome) {
-            (Some(batch), _) if is_whole => batch.on_success(),
-            (Some(batch), Outcome::Failed { .. } | Outcome::Unsent(_)) => batch.on_failure(),
-            _ => {}
+        if let Some(batch) = &mut self.plan.batch {
+            batch.note(&outcome, leases.len());
         }
         match outcome {
             Outcome::Acked { count, .. } => {

@@ -10,7 +10,7 @@ mod pushed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{AckOutcome, Failed, Failure};
+use domain::delivery::{AckStatus, Failed, Failure};
 use domain::{SubscriptionId, SubscriptionName, TopicName};
 use storage::{HistogramSnapshot, LogFigures};
 
@@ -111,8 +111,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn note_ack(&mut self, outcome: AckOutcome) {
-        let counts = matches!(outcome, AckOutcome::Settled | AckOutcome::Provisional);
+    pub(crate) fn note_ack(&mut self, status: AckStatus) {
+        let counts = matches!(status, AckStatus::Settled | AckStatus::Provisional);
         self.acks += u64::from(counts);
     }
 

@@ -26,7 +26,6 @@ use storage::{Receipt, Urgency};
 pub use acks::AckReport;
 use fetching::Fetch;
 pub(crate) use leasing::{Ask, Step};
-pub(crate) use pushing::Settlement;
 use telling::Blocked;
 
 use crate::dead_letter::Trouble;

@@ -1,7 +1,11 @@
-//! How a subscription pushes: where to, in what form, signed how, how much at a time.
+//! How a subscription pushes: where to, in what form, signed how, how much at a time. What a push
+//! came to, and what follows from it, is in `outcome.rs`.
 
 mod accounts;
+mod batch_size;
+mod class;
 mod header;
+mod outcome;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +22,10 @@ use crate::limits::{
 use crate::time::Timestamp;
 
 pub use accounts::{Accounts, Pattern};
+pub use batch_size::BatchSize;
+pub use class::{Class, Health};
 pub use header::{is_attribute_header, is_reserved_header, is_secret_header};
+pub use outcome::{Outcome, Settlement, Success};
 
 /// Most bytes of an endpoint's address.
 pub const ENDPOINT_BYTES_MAX: usize = 2_048;

@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use domain::push::Class;
 use storage::{Histogram, HistogramSnapshot, TIME_BOUNDS_US};
-
-use crate::push::exchange::Class;
 
 /// The attempts of one subscription.
 #[derive(Debug)]

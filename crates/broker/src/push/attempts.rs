@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use domain::delivery::Failure;
+use domain::push::Class;
 use domain::text::shortened;
 use domain::{Invalid, Offset, SubscriptionId, SubscriptionName, Timestamp};
 use parking_lot::Mutex;
@@ -18,7 +19,6 @@ use storage::{Attempt, AttemptHistory, AttemptPage, AttemptQuery, NumberedAttemp
 use tokio::sync::Notify;
 
 use self::unsaved::{Numbers, Shard};
-use super::exchange::Class;
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::subscription::Subscription;
@@ -67,7 +67,7 @@ impl Attempts {
     pub(crate) async fn load(&self, living: &BTreeMap<SubscriptionId, Arc<Subscription>>) {
         match self.history.known().await {
             Ok(known) => {
-                self.numbers.pass(known.last);
+                self.numbers.raise_above(known.last);
                 let gone = known.subscriptions.into_iter().filter(|id| !living.contains_key(id));
                 gone.for_each(|id| self.forget(id));
             }

@@ -1,38 +1,6 @@
-//! How many messages go in one request, and how many of them the answer acks.
+//! How many messages of a batch its answer acks.
 
-use domain::push::BatchPush;
 use serde::{Deserialize, Deserializer};
-
-/// How many messages the next request of a lane may carry. A request that fails is sent again
-/// as single messages, so that only the one that cannot be taken spends attempts.
-#[derive(Clone, Debug)]
-pub(crate) struct BatchSize {
-    messages: usize,
-    messages_max: usize,
-}
-
-impl BatchSize {
-    /// Begins with as many as the settings allow.
-    pub(crate) fn new(settings: &BatchPush) -> Self {
-        let messages = usize::try_from(settings.messages).unwrap_or(usize::MAX).max(1);
-        Self { messages, messages_max: messages }
-    }
-
-    /// How many messages may go now.
-    pub(crate) fn messages(&self) -> usize {
-        self.messages
-    }
-
-    /// All that was sent was acked.
-    pub(crate) fn on_success(&mut self) {
-        self.messages = self.messages.saturating_mul(2).min(self.messages_max);
-    }
-
-    /// Something that was sent was not acked.
-    pub(crate) fn on_failure(&mut self) {
-        self.messages = 1;
-    }
-}
 
 /// What some servers write in front of their JSON.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -68,24 +36,8 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::E
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn a_failure_shrinks_to_one_and_successes_double() {
-        let settings = BatchPush { messages: 100, bytes: 1 << 20, linger: Duration::ZERO };
-        let mut size = BatchSize::new(&settings);
-        assert_eq!(size.messages(), 100);
-        size.on_failure();
-        let mut sizes = Vec::new();
-        for _ in 0..9 {
-            sizes.push(size.messages());
-            size.on_success();
-        }
-        assert_eq!(sizes, [1, 2, 4, 8, 16, 32, 64, 100, 100]);
-    }
 
     #[test]
     fn an_object_with_a_whole_number_acks_a_part() {

@@ -9,6 +9,7 @@
 //! ```
 
 use domain::limits::{PACE_MAX, PACE_MIN};
+use domain::push::Health;
 use domain::{Moment, RetryPolicy};
 
 /// The pauses: doubling between two bounds.
@@ -17,26 +18,13 @@ const PAUSES: RetryPolicy = RetryPolicy { min: PACE_MIN, max: PACE_MAX };
 /// Failures in a row that open a breaker weigh so much together.
 const OPENS_AT: u32 = 60;
 
-/// What a failure says about the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureKind {
-    /// There is no way to it: no connection, no address, no TLS, or it may not be connected to.
-    Unreachable,
-    /// It is there and does not work: no answer in time, a 5xx, 429, or what is no HTTP.
-    Down,
-    /// It works and did not take this message: the message may be bad.
-    Refused,
-}
-
-impl FailureKind {
-    /// One that cannot be reached opens the breaker alone, it takes three of one that is down,
-    /// and twenty refusals, because a few bad messages must not hold up the good ones.
-    fn weight(self) -> u32 {
-        match self {
-            Self::Unreachable => OPENS_AT,
-            Self::Down => OPENS_AT / 3,
-            Self::Refused => OPENS_AT / 20,
-        }
+/// One that cannot be reached opens the breaker alone, it takes three of one that is down, and
+/// twenty refusals, because a few bad messages must not hold up the good ones.
+fn weight(health: Health) -> u32 {
+    match health {
+        Health::Unreachable => OPENS_AT,
+        Health::Down => OPENS_AT / 3,
+        Health::Working => OPENS_AT / 20,
     }
 }
 
@@ -50,17 +38,6 @@ pub(crate) enum Admission {
     /// Not before this moment.
     WaitUntil(Moment),
     /// Not before it is known what became of the probe.
-    ProbeOut,
-}
-
-/// Whether requests are held back now; asking changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// They are not.
-    None,
-    /// All are, until then.
-    Until(Moment),
-    /// All but the one that tries.
     ProbeOut,
 }
 
@@ -90,23 +67,20 @@ impl Breaker {
     /// Whether a request may go now. After `Probe` the caller sends one and reports what became
     /// of it: `on_success`, `on_failure` or `on_cancelled`.
     pub(crate) fn admits(&mut self, now: Moment) -> Admission {
+        let admission = self.admission(now);
+        if admission == Admission::Probe {
+            self.state = State::HalfOpen;
+        }
+        admission
+    }
+
+    /// What `admits` would say; asking changes nothing.
+    pub(crate) fn admission(&self, now: Moment) -> Admission {
         match self.state {
             State::Closed => Admission::Go,
             State::HalfOpen => Admission::ProbeOut,
             State::Open(until) if now < until => Admission::WaitUntil(until),
-            State::Open(_) => {
-                self.state = State::HalfOpen;
-                Admission::Probe
-            }
-        }
-    }
-
-    /// Whether requests are held back at `now`.
-    pub(crate) fn rest(&self, now: Moment) -> Rest {
-        match self.state {
-            State::HalfOpen => Rest::ProbeOut,
-            State::Open(until) if now < until => Rest::Until(until),
-            State::Open(_) | State::Closed => Rest::None,
+            State::Open(_) => Admission::Probe,
         }
     }
 
@@ -124,11 +98,11 @@ impl Breaker {
 
     /// A request failed. What was sent before the breaker opened and fails while it is open
     /// changes nothing. `seed` decides what is added to a pause, up to a tenth of it.
-    pub(crate) fn on_failure(&mut self, now: Moment, kind: FailureKind, seed: u64) {
-        self.weight = self.weight.saturating_add(kind.weight());
-        if matches!((self.state, kind), (State::HalfOpen, FailureKind::Refused)) {
+    pub(crate) fn on_failure(&mut self, now: Moment, health: Health, seed: u64) {
+        self.weight = self.weight.saturating_add(weight(health));
+        if matches!((self.state, health), (State::HalfOpen, Health::Working)) {
             // It answers: it is the message that it does not take.
-            (self.state, self.weight) = (State::Closed, kind.weight());
+            (self.state, self.weight) = (State::Closed, weight(health));
             return;
         }
         let opens = match self.state {
@@ -166,11 +140,11 @@ mod tests {
         }
     }
 
-    fn opens_after(kind: FailureKind) -> u32 {
+    fn opens_after(health: Health) -> u32 {
         let mut breaker = Breaker::new();
         (1..)
             .find(|_| {
-                breaker.on_failure(T0, kind, 1);
+                breaker.on_failure(T0, health, 1);
                 !breaker.is_closed()
             })
             .unwrap()
@@ -178,17 +152,17 @@ mod tests {
 
     #[test]
     fn it_opens_sooner_the_surer_it_is_that_nothing_works() {
-        assert_eq!(opens_after(FailureKind::Unreachable), 1);
-        assert_eq!(opens_after(FailureKind::Down), 3);
-        assert_eq!(opens_after(FailureKind::Refused), 20);
+        assert_eq!(opens_after(Health::Unreachable), 1);
+        assert_eq!(opens_after(Health::Down), 3);
+        assert_eq!(opens_after(Health::Working), 20);
     }
 
     #[test]
     fn a_success_between_failures_keeps_it_closed() {
         let mut breaker = Breaker::new();
         for _ in 0..10 {
-            breaker.on_failure(T0, FailureKind::Down, 1);
-            breaker.on_failure(T0, FailureKind::Down, 1);
+            breaker.on_failure(T0, Health::Down, 1);
+            breaker.on_failure(T0, Health::Down, 1);
             assert!(!breaker.on_success());
         }
         assert_eq!(breaker.admits(T0), Admission::Go);
@@ -197,7 +171,7 @@ mod tests {
     #[test]
     fn pauses_double_from_100_ms_to_60_s_with_up_to_a_tenth_added() {
         let (mut breaker, mut now) = (Breaker::new(), T0);
-        breaker.on_failure(now, FailureKind::Unreachable, 7);
+        breaker.on_failure(now, Health::Unreachable, 7);
         for expected_ms in [100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200]
             .into_iter()
             .chain([60_000; 30])
@@ -207,30 +181,30 @@ mod tests {
             assert!(pause >= expected && pause <= expected + expected / 10, "{pause:?}");
             now = now.plus(pause);
             assert_eq!(breaker.admits(now), Admission::Probe);
-            breaker.on_failure(now, FailureKind::Down, now.0);
+            breaker.on_failure(now, Health::Down, now.0);
         }
     }
 
     #[test]
     fn half_open_lets_one_probe_out_and_its_success_closes() {
         let mut breaker = Breaker::new();
-        breaker.on_failure(T0, FailureKind::Unreachable, 1);
+        breaker.on_failure(T0, Health::Unreachable, 1);
         let later = T0.plus(Duration::from_secs(1));
         assert_eq!(breaker.admits(later), Admission::Probe);
         assert_eq!(breaker.admits(later), Admission::ProbeOut);
         assert!(breaker.on_success());
         assert_eq!(breaker.admits(later), Admission::Go);
-        breaker.on_failure(later, FailureKind::Unreachable, 1);
+        breaker.on_failure(later, Health::Unreachable, 1);
         assert!(pause(&mut breaker, later) <= Duration::from_millis(110));
     }
 
     #[test]
     fn failures_of_what_was_sent_before_do_not_lengthen_the_pause() {
         let mut breaker = Breaker::new();
-        breaker.on_failure(T0, FailureKind::Unreachable, 1);
+        breaker.on_failure(T0, Health::Unreachable, 1);
         let before = pause(&mut breaker, T0);
         for _ in 0..100 {
-            breaker.on_failure(T0, FailureKind::Unreachable, 1);
+            breaker.on_failure(T0, Health::Unreachable, 1);
         }
         assert_eq!(pause(&mut breaker, T0), before);
     }
@@ -238,7 +212,7 @@ mod tests {
     #[test]
     fn a_probe_that_was_cut_off_makes_room_for_the_next() {
         let mut breaker = Breaker::new();
-        breaker.on_failure(T0, FailureKind::Unreachable, 1);
+        breaker.on_failure(T0, Health::Unreachable, 1);
         breaker.on_cancelled();
         assert!(pause(&mut breaker, T0) >= Duration::from_millis(100));
         let later = T0.plus(Duration::from_secs(1));
@@ -250,10 +224,10 @@ mod tests {
     #[test]
     fn a_probe_that_is_refused_shows_that_the_endpoint_is_there() {
         let mut breaker = Breaker::new();
-        breaker.on_failure(T0, FailureKind::Unreachable, 0);
+        breaker.on_failure(T0, Health::Unreachable, 0);
         let later = T0.plus(Duration::from_secs(1));
         assert_eq!(breaker.admits(later), Admission::Probe);
-        breaker.on_failure(later, FailureKind::Refused, 0);
+        breaker.on_failure(later, Health::Working, 0);
         assert_eq!(breaker.admits(later), Admission::Go);
     }
 
@@ -266,8 +240,8 @@ mod tests {
             for (event, wait_ms) in events {
                 now = now.plus(Duration::from_millis(wait_ms));
                 match event {
-                    0 => breaker.on_failure(now, FailureKind::Unreachable, wait_ms),
-                    1 => breaker.on_failure(now, FailureKind::Refused, wait_ms),
+                    0 => breaker.on_failure(now, Health::Unreachable, wait_ms),
+                    1 => breaker.on_failure(now, Health::Working, wait_ms),
                     2 => {
                         breaker.on_success();
                     }

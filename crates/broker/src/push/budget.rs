@@ -3,7 +3,7 @@
 //! Every endpoint has a virtual time: the slot time it was charged. Of the endpoints that wait,
 //! the one with the least goes first (start-time fair queueing). What is expected of a request
 //! is charged when it gets its slot, and set right when it ends, so that an endpoint whose
-//! requests hang pays while they hang. An endpoint that comes back to the line begins no lower
+//! requests hang pays while they hang. An endpoint that comes back to the queue begins no lower
 //! than the last that was let in: who was idle has no old credit.
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //! more than their cap ◄──────────── up to here ────────────►
 //! ```
 
-mod line;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 use domain::Moment;
 use parking_lot::{Mutex, MutexGuard};
 
-use line::State;
+use waiting::State;
 
 /// How many requests may be in flight, in all.
 pub(crate) struct Budget {
@@ -101,7 +101,7 @@ impl Share {
         self.0.budget.state.lock().held(self.0.key)
     }
 
-    /// A slot, or a place in the line for one. `turn` is the caller's place: `None` at first, to
+    /// A slot, or a place in the queue for one. `turn` is the caller's place: `None` at first, to
     /// be kept between calls, and dropped to give the place up. Callers of one share are served
     /// in the order in which they came. `now` is when the slot, if there is one, begins to count.
     pub(crate) fn poll_slot(
@@ -133,7 +133,7 @@ impl Share {
     }
 }
 
-/// A caller's place in the line. Dropping it gives the place up; a slot that was granted to it
+/// A caller's place in the queue. Dropping it gives the place up; a slot that was granted to it
 /// goes on to the next.
 pub(crate) struct Turn {
     member: Arc<Member>,

@@ -7,9 +7,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use domain::Moment;
+use domain::push::Health;
 use parking_lot::Mutex;
 
-use super::breaker::{Admission, Breaker, FailureKind, Rest};
+use super::breaker::{Admission, Breaker};
 use super::budget::{Budget, Share};
 use super::window::Window;
 use crate::figures::{Cause, EndpointFigures};
@@ -80,27 +81,22 @@ struct State {
     called: Vec<Waker>,
 }
 
-/// What an endpoint says to a pusher that wants to send.
-pub(crate) enum Admit {
-    /// It may, one request.
-    Go(Pass),
-    /// The waker is called when there is room.
-    Full,
-    /// Not before then.
-    Later(Moment),
-}
-
 impl Endpoint {
-    /// Asks to send one more request.
-    pub(crate) fn admit(self: &Arc<Self>, now: Moment, waker: &Waker) -> Admit {
+    /// Asks to send one more request. If it may not, the error is from when on it may; `None` = the
+    /// waker is called when there is room.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        now: Moment,
+        waker: &Waker,
+    ) -> Result<SendPermit, Option<Moment>> {
         let mut state = self.state.lock();
         state.step_out(waker);
         if state.room() == 0 {
             state.waiting.push_back(waker.clone());
-            return Admit::Full;
+            return Err(None);
         }
         if let Some(until) = state.paused_until.filter(|until| now < *until) {
-            return Admit::Later(until);
+            return Err(Some(until));
         }
         let is_probe = match state.breaker.admits(now) {
             Admission::Go => false,
@@ -108,18 +104,18 @@ impl Endpoint {
             Admission::WaitUntil(until) => {
                 // An answer to an earlier request may show sooner that it works.
                 state.waiting.push_back(waker.clone());
-                return Admit::Later(until);
+                return Err(Some(until));
             }
             Admission::ProbeOut => {
                 state.waiting.push_back(waker.clone());
-                return Admit::Full;
+                return Err(None);
             }
         };
         state.in_flight += 1;
-        Admit::Go(Pass { endpoint: Arc::clone(self), is_probe, is_done: false })
+        Ok(SendPermit { endpoint: Arc::clone(self), is_probe, is_done: false })
     }
 
-    /// Takes a pusher out of the line: it is about to look again by itself, or goes away.
+    /// Takes a pusher out of the queue: it is about to look again by itself, or goes away.
     pub(crate) fn step_out(&self, waker: &Waker) {
         self.state.lock().step_out(waker);
     }
@@ -157,12 +153,14 @@ impl State {
     /// Why it is sent nothing at `now`, and until when: the later time counts, as in `admit`.
     fn left_alone(&self, now: Moment) -> Option<(Cause, Option<Moment>)> {
         let asked = self.paused_until.filter(|until| now < *until);
-        match (asked, self.breaker.rest(now)) {
-            (Some(until), Rest::Until(open)) if open > until => Some((Cause::Failures, Some(open))),
+        match (asked, self.breaker.admission(now)) {
+            (Some(until), Admission::WaitUntil(open)) if open > until => {
+                Some((Cause::Failures, Some(open)))
+            }
             (Some(until), _) => Some((Cause::RetryAfter, Some(until))),
-            (None, Rest::Until(open)) => Some((Cause::Failures, Some(open))),
-            (None, Rest::ProbeOut) => Some((Cause::Probe, None)),
-            (None, Rest::None) => None,
+            (None, Admission::WaitUntil(open)) => Some((Cause::Failures, Some(open))),
+            (None, Admission::ProbeOut) => Some((Cause::Probe, None)),
+            (None, Admission::Go | Admission::Probe) => None,
         }
     }
 
@@ -183,13 +181,13 @@ impl State {
 }
 
 /// The right to send one request. One that is dropped was not used.
-pub(crate) struct Pass {
+pub(crate) struct SendPermit {
     endpoint: Arc<Endpoint>,
     is_probe: bool,
     is_done: bool,
 }
 
-impl Pass {
+impl SendPermit {
     /// Whether it is the one request that shows whether the endpoint works again.
     pub(crate) fn is_probe(&self) -> bool {
         self.is_probe
@@ -209,18 +207,12 @@ impl Pass {
     }
 
     /// The request failed. With `pause` the endpoint asked to be left alone that long.
-    pub(crate) fn fail(
-        mut self,
-        now: Moment,
-        kind: FailureKind,
-        pause: Option<Duration>,
-        seed: u64,
-    ) {
+    pub(crate) fn fail(mut self, now: Moment, health: Health, pause: Option<Duration>, seed: u64) {
         self.is_done = true;
         self.endpoint.share.set_proven(false);
         let mut state = self.endpoint.state.lock();
         state.window.on_failure(now);
-        state.breaker.on_failure(now, kind, seed);
+        state.breaker.on_failure(now, health, seed);
         if let Some(pause) = pause {
             state.window.on_retry_after();
             state.paused_until = state.paused_until.max(Some(now.plus(pause)));
@@ -229,7 +221,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for SendPermit {
     fn drop(&mut self) {
         if self.is_done {
             return;

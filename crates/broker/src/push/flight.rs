@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 
 use domain::Moment;
 use domain::delivery::{AckId, ConsumerId, Lease};
+use domain::push::Class;
 
 use super::budget::Slot;
-use super::endpoint::Pass;
+use super::endpoint::SendPermit;
 use super::envelope::Order;
-use super::exchange::{Answer, Class, NoAnswer};
-use super::maker::{Maker, Unsendable};
+use super::exchange::{Answer, NoAnswer};
 use super::memory::Hold;
+use super::request_builder::{RequestBuilder, Unsendable};
 use super::sender::Sending;
 
 /// What a request in flight holds.
@@ -20,10 +21,10 @@ pub(super) struct Flight {
     pub(super) consumer: ConsumerId,
     pub(super) leases: Arc<[Sent]>,
     pub(super) started: Moment,
-    pub(super) pass: Pass,
+    pub(super) permit: SendPermit,
     pub(super) slot: Slot,
-    /// Which hand has it.
-    pub(super) hand: usize,
+    /// Which driver has it.
+    pub(super) driver: usize,
     /// The memory of its body.
     pub(super) hold: Hold,
 }
@@ -35,13 +36,13 @@ pub(super) struct Sent {
     pub(super) lane: Option<Arc<str>>,
 }
 
-/// A request under way. It is made when it is polled first.
+/// A request under way. It is built when it is polled first.
 pub(super) struct Exchange {
     /// The number of its flight.
     pub(super) key: u64,
     pub(super) leases: Arc<[Sent]>,
     pub(super) started: Moment,
-    pub(super) maker: Arc<Maker>,
+    pub(super) builder: Arc<RequestBuilder>,
     pub(super) stage: Stage,
 }
 
@@ -55,14 +56,14 @@ pub(super) struct Ended {
     pub(super) key: u64,
     pub(super) leases: Arc<[Sent]>,
     pub(super) started: Moment,
-    pub(super) maker: Arc<Maker>,
+    pub(super) builder: Arc<RequestBuilder>,
     pub(super) result: Result<Result<Answer, NoAnswer>, Unsendable>,
 }
 
 impl Exchange {
     fn end(&self, result: Result<Result<Answer, NoAnswer>, Unsendable>) -> Poll<Ended> {
-        let (leases, maker) = (Arc::clone(&self.leases), Arc::clone(&self.maker));
-        Poll::Ready(Ended { key: self.key, leases, started: self.started, maker, result })
+        let (leases, builder) = (Arc::clone(&self.leases), Arc::clone(&self.builder));
+        Poll::Ready(Ended { key: self.key, leases, started: self.started, builder, result })
     }
 }
 
@@ -72,7 +73,7 @@ impl Future for Exchange {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Stage::Leased(leases, order) = &mut self.stage {
             let (leases, order) = (std::mem::take(leases), std::mem::take(order));
-            match self.maker.send(&leases, &order) {
+            match self.builder.send(&leases, &order) {
                 Ok(sending) => self.stage = Stage::Sending(sending),
                 // As with an address that may not be connected to.
                 Err(Unsendable::Refused(message)) => {

@@ -6,6 +6,7 @@
 //!                                                 │ token, signature      └─► attempt history
 //! ```
 //!
+//! What an outcome leads to is the domain's rule, with a picture, in `domain/push/outcome.rs`.
 //! Nothing is leased before it may be sent, so holding back costs no attempt. Nothing is kept here
 //! that a restart could lose: what is to be sent is derived from the log and the progress.
 
@@ -14,19 +15,19 @@ pub(crate) mod batch;
 pub(crate) mod breaker;
 pub(crate) mod budget;
 pub(crate) mod chain;
-mod crew;
+mod drivers;
 pub(crate) mod endpoint;
 pub(crate) mod envelope;
 pub(crate) mod exchange;
 mod flight;
 pub(crate) mod guard;
-mod maker;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod plan;
 pub(crate) mod pusher;
 pub(crate) mod rate;
+mod request_builder;
 pub(crate) mod scheduler;
 pub(crate) mod sender;
 pub(crate) mod signature;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::push::Accounts;
+pub use domain::push::Success;
 use ipnet::IpNet;
 
 /// What pushing can be told.
@@ -62,15 +63,6 @@ impl Default for PushOptions {
             data_dir: None,
         }
     }
-}
-
-/// Which answers ack a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Success {
-    /// 102 and 200 to 299.
-    TwoHundreds,
-    /// Those that count for Google: 102, 200, 201, 202, 204.
-    Google,
 }
 
 /// What a push subscription without a retry policy waits between attempts.

@@ -1,4 +1,5 @@
-//! What an answer, or the lack of one, means for the messages that were sent.
+//! Reads an answer, or the lack of one, as what the request came to. What follows from that is in
+//! `domain/push/outcome.rs`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,13 +7,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use domain::Timestamp;
 use domain::delivery::Failure;
+use domain::push::{Class, Health, Outcome, Success};
 use domain::text::shortened;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 
-use super::breaker::FailureKind;
-use super::exchange::{Answer, Class, NoAnswer};
-use super::options::Success;
+use super::batch;
+use super::exchange::{Answer, NoAnswer};
 
 /// The header in which an endpoint says what kind of failure it was.
 const ERROR_CLASS: &str = "postrider-error-class";
@@ -25,50 +26,36 @@ const BODY_BYTES_SHOWN: usize = 200;
 /// The longest an endpoint may ask to be left alone.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Success {
-    fn includes(self, status: StatusCode) -> bool {
-        match self {
-            Self::TwoHundreds => matches!(status.as_u16(), 102 | 200..=299),
-            Self::Google => matches!(status.as_u16(), 102 | 200..=202 | 204),
-        }
-    }
-}
-
-/// What became of the messages of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// They were acked, those of a batch as far as its answer says.
-    Acked,
-    /// They were not.
-    Failed {
-        /// How it failed, in a word.
-        class: Class,
-        /// What the messages remember of it.
-        failure: Failure,
-        /// What it says about the endpoint.
-        kind: FailureKind,
-    },
-}
-
-/// Judges an answer, or the lack of one, that came now.
-pub(crate) fn judge(
+/// Classifies the answer to a request with `sent` messages, or the lack of one, that came now.
+/// The answer to a batch says itself how many it acks.
+pub(crate) fn classify(
     answer: &Result<Answer, NoAnswer>,
     success: Success,
+    sent: usize,
+    is_batch: bool,
     now: Timestamp,
-) -> Verdict {
+) -> Outcome {
     match answer {
-        Ok(answer) if success.includes(answer.status) => Verdict::Acked,
-        Ok(answer) => refusal(answer, now),
+        Err(none) if none.is_ours => Outcome::PutOff,
         Err(none) => {
             let message = Arc::from(shortened(&none.message, MESSAGE_BYTES_MAX));
-            failed(none.class, kind_without_answer(none.class), None, message, None)
+            failed(none.class, None, message, None)
+        }
+        Ok(answer) if !success.includes(answer.status.as_u16()) => refusal(answer, now),
+        Ok(answer) => {
+            let count = if is_batch { batch::acked(&answer.body, sent) } else { sent };
+            match count {
+                0 => none_acked(answer),
+                count => Outcome::Acked { count, status: answer.status.as_u16() },
+            }
         }
     }
 }
 
-fn refusal(answer: &Answer, now: Timestamp) -> Verdict {
+fn refusal(answer: &Answer, now: Timestamp) -> Outcome {
     let status = answer.status;
-    let (class, kind) = said_class(&answer.headers).unwrap_or_else(|| class_of(status));
+    let said = answer.headers.get(ERROR_CLASS).and_then(|said| Class::said(said.as_bytes()));
+    let class = said.unwrap_or_else(|| Class::of_status(status.as_u16()));
     let message = match header_text(&answer.headers, ERROR) {
         Some(said) => Arc::from(shortened(&said, MESSAGE_BYTES_MAX)),
         None => status_text(answer).into(),
@@ -79,49 +66,28 @@ fn refusal(answer: &Answer, now: Timestamp) -> Verdict {
         }
         _ => None,
     };
-    failed(class, kind, Some(status), message, retry_after)
+    failed(class, Some(status.as_u16()), message, retry_after)
 }
 
 fn failed(
     class: Class,
-    kind: FailureKind,
-    status: Option<StatusCode>,
+    status: Option<u16>,
     message: Arc<str>,
     retry_after: Option<Duration>,
-) -> Verdict {
-    let status = status.map(|status| status.as_u16());
+) -> Outcome {
     let failure = Failure { class: class.as_str(), status, message: Some(message), retry_after };
-    Verdict::Failed { class, failure, kind }
+    Outcome::Failed { class, failure, health: class.health(status) }
 }
 
-fn kind_without_answer(class: Class) -> FailureKind {
-    match class {
-        Class::Connect | Class::Dns | Class::Tls | Class::Blocked => FailureKind::Unreachable,
-        _ => FailureKind::Down,
-    }
-}
-
-fn class_of(status: StatusCode) -> (Class, FailureKind) {
-    match status.as_u16() {
-        429 => (Class::Http4xx, FailureKind::Down),
-        400..=499 => (Class::Http4xx, FailureKind::Refused),
-        500.. => (Class::Http5xx, FailureKind::Down),
-        _ => (Class::Http3xx, FailureKind::Refused),
-    }
-}
-
-/// The class the endpoint gave itself.
-fn said_class(headers: &HeaderMap) -> Option<(Class, FailureKind)> {
-    let said = headers.get(ERROR_CLASS)?.as_bytes().trim_ascii();
-    if said.eq_ignore_ascii_case(b"permanent") {
-        Some((Class::Permanent, FailureKind::Refused))
-    } else if said.eq_ignore_ascii_case(b"config") {
-        Some((Class::Config, FailureKind::Refused))
-    } else if said.eq_ignore_ascii_case(b"transient") {
-        Some((Class::Transient, FailureKind::Down))
-    } else {
-        None
-    }
+/// The endpoint took the request and acked none of its messages.
+fn none_acked(answer: &Answer) -> Outcome {
+    let class = Class::Transient;
+    let failure = Failure {
+        status: Some(answer.status.as_u16()),
+        message: Some(Arc::from("the answer acks none of the messages")),
+        ..Failure::of(class.as_str())
+    };
+    Outcome::Failed { class, failure, health: Health::Working }
 }
 
 /// How long the endpoint asked to be left alone, in seconds or until a date.
@@ -186,13 +152,18 @@ mod tests {
         }
     }
 
-    fn refused(answer: Answer) -> (Class, Failure, FailureKind) {
-        match judge(&Ok(answer), Success::TwoHundreds, NOW) {
-            Verdict::Failed { class, failure, kind } => {
+    /// What a request with one message came to.
+    fn outcome(answer: Result<Answer, NoAnswer>, success: Success) -> Outcome {
+        classify(&answer, success, 1, false, NOW)
+    }
+
+    fn refused(answer: Answer) -> (Class, Failure, Health) {
+        match outcome(Ok(answer), Success::TwoHundreds) {
+            Outcome::Failed { class, failure, health } => {
                 assert_eq!(failure.class, class.as_str());
-                (class, failure, kind)
+                (class, failure, health)
             }
-            Verdict::Acked => panic!("acked"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -208,8 +179,9 @@ mod tests {
     fn only_the_success_codes_ack() {
         let acks = |success: Success| -> Vec<u16> {
             (100..=999)
-                .filter(|status| {
-                    judge(&Ok(answer(*status, &[], b"")), success, NOW) == Verdict::Acked
+                .filter(|&status| {
+                    let outcome = outcome(Ok(answer(status, &[], b"")), success);
+                    outcome == Outcome::Acked { count: 1, status }
                 })
                 .collect()
         };
@@ -221,38 +193,39 @@ mod tests {
     #[test]
     fn a_success_is_one_whatever_its_headers_say() {
         let answer = answer(200, &[("postrider-error-class", b"permanent")], b"");
-        assert_eq!(judge(&Ok(answer), Success::Google, NOW), Verdict::Acked);
+        let acked = Outcome::Acked { count: 1, status: 200 };
+        assert_eq!(outcome(Ok(answer), Success::Google), acked);
     }
 
     #[test]
-    fn statuses_have_classes_and_kinds() {
-        for (status, class, kind) in [
-            (100, Class::Http3xx, FailureKind::Refused),
-            (301, Class::Http3xx, FailureKind::Refused),
-            (400, Class::Http4xx, FailureKind::Refused),
-            (410, Class::Http4xx, FailureKind::Refused),
-            (429, Class::Http4xx, FailureKind::Down),
-            (500, Class::Http5xx, FailureKind::Down),
-            (503, Class::Http5xx, FailureKind::Down),
-            (999, Class::Http5xx, FailureKind::Down),
+    fn statuses_have_classes_and_tell_of_the_endpoint() {
+        for (status, class, health) in [
+            (100, Class::Http3xx, Health::Working),
+            (301, Class::Http3xx, Health::Working),
+            (400, Class::Http4xx, Health::Working),
+            (410, Class::Http4xx, Health::Working),
+            (429, Class::Http4xx, Health::Down),
+            (500, Class::Http5xx, Health::Down),
+            (503, Class::Http5xx, Health::Down),
+            (999, Class::Http5xx, Health::Down),
         ] {
-            let (said, failure, kind_said) = refused(answer(status, &[], b""));
-            assert_eq!((said, kind_said, failure.status), (class, kind, Some(status)));
+            let (said, failure, health_said) = refused(answer(status, &[], b""));
+            assert_eq!((said, health_said, failure.status), (class, health, Some(status)));
         }
     }
 
     #[test]
     fn an_endpoint_may_say_itself_what_is_wrong() {
-        for (said, class, kind) in [
-            (&b"permanent"[..], Class::Permanent, FailureKind::Refused),
-            (b" Config ", Class::Config, FailureKind::Refused),
-            (b"transient", Class::Transient, FailureKind::Down),
-            (b"nonsense", Class::Http4xx, FailureKind::Refused),
-            (b"\xff", Class::Http4xx, FailureKind::Refused),
+        for (said, class, health) in [
+            (&b"permanent"[..], Class::Permanent, Health::Working),
+            (b" Config ", Class::Config, Health::Working),
+            (b"transient", Class::Transient, Health::Down),
+            (b"nonsense", Class::Http4xx, Health::Working),
+            (b"\xff", Class::Http4xx, Health::Working),
         ] {
-            let (judged, _, kind_judged) =
+            let (found, _, health_found) =
                 refused(answer(400, &[("postrider-error-class", said)], b""));
-            assert_eq!((judged, kind_judged), (class, kind));
+            assert_eq!((found, health_found), (class, health));
         }
         let said = answer(400, &[("postrider-error", "no such order: é".as_bytes())], b"body");
         assert_eq!(message(said), "no such order: é");
@@ -287,13 +260,13 @@ mod tests {
 
     #[test]
     fn no_answer_is_a_failure_with_its_class() {
-        for (class, kind) in [
-            (Class::Timeout, FailureKind::Down),
-            (Class::Protocol, FailureKind::Down),
-            (Class::Connect, FailureKind::Unreachable),
-            (Class::Dns, FailureKind::Unreachable),
-            (Class::Tls, FailureKind::Unreachable),
-            (Class::Blocked, FailureKind::Unreachable),
+        for (class, health) in [
+            (Class::Timeout, Health::Down),
+            (Class::Protocol, Health::Down),
+            (Class::Connect, Health::Unreachable),
+            (Class::Dns, Health::Unreachable),
+            (Class::Tls, Health::Unreachable),
+            (Class::Blocked, Health::Unreachable),
         ] {
             let none = NoAnswer { class, message: "why".into(), address: None, is_ours: false };
             let expected = Failure {
@@ -303,10 +276,36 @@ mod tests {
                 retry_after: None,
             };
             assert_eq!(
-                judge(&Err(none), Success::TwoHundreds, NOW),
-                Verdict::Failed { class, failure: expected, kind }
+                outcome(Err(none), Success::TwoHundreds),
+                Outcome::Failed { class, failure: expected, health }
             );
         }
+    }
+
+    #[test]
+    fn what_our_own_limits_held_up_is_put_off() {
+        let (class, message) = (Class::Connect, "too many other connects hang".into());
+        let none = NoAnswer { class, message, address: None, is_ours: true };
+        assert_eq!(outcome(Err(none), Success::TwoHundreds), Outcome::PutOff);
+    }
+
+    #[test]
+    fn the_answer_to_a_batch_says_how_many_it_acks() {
+        let batch = |status, body: &[u8]| {
+            classify(&Ok(answer(status, &[], body)), Success::TwoHundreds, 3, true, NOW)
+        };
+        for (body, count) in [(&b""[..], 3), (b"{\"acked\": 2}", 2), (b"{\"acked\": 9}", 3)] {
+            assert_eq!(batch(201, body), Outcome::Acked { count, status: 201 });
+        }
+        let Outcome::Failed { class, failure, health } = batch(200, b"{\"acked\": 0}") else {
+            panic!("acked")
+        };
+        assert_eq!((class, health, failure.status), (Class::Transient, Health::Working, Some(200)));
+        let Outcome::Failed { class, .. } = batch(500, b"{\"acked\": 2}") else { panic!("acked") };
+        assert_eq!(class, Class::Http5xx);
+        let whole = Ok(answer(200, &[], b"{\"acked\": 0}"));
+        let single = classify(&whole, Success::TwoHundreds, 1, false, NOW);
+        assert_eq!(single, Outcome::Acked { count: 1, status: 200 }, "a body of no batch");
     }
 
     proptest! {
@@ -321,7 +320,7 @@ mod tests {
             prop_assert!(text.len() <= 1_024 && !text.chars().any(char::is_control));
             let (class, message) = (Class::Dns, said.into());
             let none = NoAnswer { class, message, address: None, is_ours: false };
-            let Verdict::Failed { failure, .. } = judge(&Err(none), Success::Google, NOW) else {
+            let Outcome::Failed { failure, .. } = outcome(Err(none), Success::Google) else {
                 panic!("acked")
             };
             prop_assert!(failure.message.unwrap().len() <= 1_024);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use domain::delivery;
 use domain::limits;
+use domain::push::BatchSize;
 
-use super::batch::BatchSize;
 use super::endpoint::Endpoint;
 use super::envelope::Template;
-use super::maker::Maker;
 use super::rate::Rate;
+use super::request_builder::RequestBuilder;
 use super::scheduler::Shared;
 use crate::consumer::Want;
 use crate::subscription::Subscription;
@@ -35,7 +35,7 @@ pub(super) struct Plan {
     pub(super) settings: Arc<domain::Subscription>,
     pub(super) rules: delivery::Settings,
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) maker: Arc<Maker>,
+    pub(super) builder: Arc<RequestBuilder>,
     pub(super) rate: Option<Rate>,
     pub(super) batch: Option<BatchSize>,
 }
@@ -50,7 +50,7 @@ impl Plan {
         Some(Self {
             rules: crate::settings::delivery(&settings, &shared.options),
             endpoint: shared.endpoints.get(push.endpoint.text()),
-            maker: Arc::new(Maker::new(shared, subscription, template, timeout)),
+            builder: Arc::new(RequestBuilder::new(shared, subscription, template, timeout)),
             rate: settings.rate_max.map(Rate::new),
             batch: settings.batch.as_ref().map(BatchSize::new),
             settings,
@@ -85,7 +85,7 @@ impl Plan {
         Want {
             records_max,
             bytes_max,
-            ack_deadline: Some(self.maker.timeout + LEASE_MARGIN),
+            ack_deadline: Some(self.builder.timeout + LEASE_MARGIN),
             fetch_records,
             fetch_bytes,
             is_push: true,

@@ -1,8 +1,8 @@
 //! Pushing for one subscription: takes leases when they may be sent, sends them, and settles them.
 //!
 //! ```text
-//!   endpoint's pass ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► settled
-//!        └── given back at once if there is nothing to lease ──┘
+//!   permit ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► outcome ─► settled
+//!     └── given back at once if there is nothing to lease ──┘
 //! ```
 //!
 //! Each request in flight has a consumer of its own, so that a lane one request holds something of
@@ -16,31 +16,30 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use domain::delivery::{ConsumerId, Lease, Ordering};
+use domain::push::{BatchSize, Outcome, Settlement};
 use domain::{Moment, Now};
 use futures::future::BoxFuture;
 
-use self::settling::Judged;
-use super::batch::BatchSize;
 use super::budget::{Slot, Turn};
 use super::chain::Chains;
-use super::crew::Hand;
-use super::endpoint::{Admit, Pass};
+use super::drivers::Driver;
+use super::endpoint::SendPermit;
 use super::envelope::{Chain, Order};
 use super::flight::{Exchange, Flight, Sent, Stage};
 use super::plan::{Plan, is_pushed};
 use super::scheduler::Shared;
 use crate::consumer::{Leasing, Want};
 use crate::error::{Error, Result};
-use crate::subscription::{Settlement, Subscription};
+use crate::subscription::Subscription;
 
 /// How long to wait after something that should not happen.
-const ERROR_NAP: Duration = Duration::from_secs(1);
+const ERROR_SLEEP: Duration = Duration::from_secs(1);
 
 /// Requests sent at a time before the answers of others are looked at.
 const REQUESTS_MAX: usize = 64;
 
-/// A hand may have so many requests more than its equal part before it leaves some to others.
-const HAND_SLACK: usize = 4;
+/// A driver may have so many requests more than its equal part before it leaves some to others.
+const DRIVER_SLACK: usize = 4;
 
 /// One subscription being pushed.
 pub(super) struct Pusher {
@@ -50,15 +49,15 @@ pub(super) struct Pusher {
     leasing: Leasing,
     /// Consumers that hold nothing.
     idle: Vec<ConsumerId>,
-    /// The one that asks, or stands in line.
+    /// The one that asks, or waits for records.
     asking: Option<ConsumerId>,
     turn: Option<Turn>,
     /// With what the next request is let through, while its messages are read from disk. Given up
     /// for that time it might be gone when they are there, again and again.
-    through: Option<(Pass, Slot)>,
+    through: Option<(SendPermit, Slot)>,
     /// Who sends requests; the first stays.
-    hands: Vec<Busy>,
-    /// Requests for the hand whose turn it is.
+    drivers: Vec<Busy>,
+    /// Requests for the driver whose turn it is.
     outgoing: Vec<Exchange>,
     flights: HashMap<u64, Flight>,
     next_flight: u64,
@@ -66,7 +65,7 @@ pub(super) struct Pusher {
     /// How often the subscription had been sent elsewhere when it was looked at last.
     seeks: u64,
     /// Nothing is sent before its end.
-    nap: Option<BoxFuture<'static, ()>>,
+    sleep: Option<BoxFuture<'static, ()>>,
     /// The endpoint is left alone until then, unless it shows sooner that it works.
     pause: Option<(Moment, BoxFuture<'static, ()>)>,
     /// The next request waits for more messages until its end.
@@ -79,9 +78,9 @@ pub(super) struct Pusher {
     has_warned: bool,
 }
 
-/// A hand, and how many requests it has in flight.
+/// A driver, and how many requests it has in flight.
 struct Busy {
-    hand: Arc<Hand>,
+    driver: Arc<Driver>,
     in_flight: usize,
 }
 
@@ -90,9 +89,9 @@ struct Busy {
 pub(super) enum Turned {
     /// Something was done; there may be more to do.
     On,
-    /// Nothing can be done until the hand is woken.
+    /// Nothing can be done until the driver is woken.
     Wait,
-    /// The hand is no longer needed.
+    /// The driver is no longer needed.
     Done,
 }
 
@@ -101,7 +100,7 @@ impl Pusher {
     pub(super) fn new(
         shared: Arc<Shared>,
         subscription: Arc<Subscription>,
-        first: Arc<Hand>,
+        first: Arc<Driver>,
     ) -> Option<Self> {
         let seeks = subscription.seeks();
         let plan = Plan::new(&shared, &subscription)?;
@@ -115,13 +114,13 @@ impl Pusher {
             asking: None,
             turn: None,
             through: None,
-            hands: vec![Busy { hand: first, in_flight: 0 }],
+            drivers: vec![Busy { driver: first, in_flight: 0 }],
             outgoing: Vec::new(),
             flights: HashMap::new(),
             next_flight: 0,
             chains: Chains::default(),
             seeks,
-            nap: None,
+            sleep: None,
             pause: None,
             lingering: None,
             is_draining: false,
@@ -151,7 +150,7 @@ impl Pusher {
             self.plan.endpoint.wake_waiting();
         }
         self.plan = plan.after(&mut self.plan);
-        (self.nap, self.pause, self.lingering) = (None, None, None);
+        (self.sleep, self.pause, self.lingering) = (None, None, None);
         (self.turn, self.through) = (None, None);
         true
     }
@@ -167,8 +166,8 @@ impl Pusher {
 
     /// Ends every request in flight at once. What they carried counts as never sent.
     fn cut_off(&mut self) {
-        for busy in &mut self.hands {
-            busy.hand.cut_off();
+        for busy in &mut self.drivers {
+            busy.driver.cut_off();
             busy.in_flight = 0;
         }
         self.outgoing.clear();
@@ -198,43 +197,43 @@ impl Pusher {
         self.wake_others();
     }
 
-    /// Settles what became of requests and sends the next, all of them by `hand`. `context` is
-    /// that of the first hand.
+    /// Settles requests that are over and sends the next, all of them by `driver`. `context` is
+    /// that of the first driver.
     pub(super) fn turn(
         &mut self,
-        hand: &Arc<Hand>,
-        judged: Vec<Judged>,
+        driver: &Arc<Driver>,
+        outcomes: Vec<(u64, Outcome)>,
         context: &mut Context<'_>,
     ) -> Turned {
         if self.is_over {
             return Turned::Done;
         }
         let now = self.shared.runtime.now();
-        let mut is_done = self.settle(judged, now, context);
+        let mut is_done = self.settle(outcomes, now, context);
         while !self.is_draining && self.outgoing.len() < REQUESTS_MAX {
-            if !self.leaves_to(hand) {
+            if !self.leaves_to(driver) {
                 self.wake_least_busy();
                 break;
             }
-            match self.try_send(now, hand.number, context) {
+            match self.try_send(now, driver.number, context) {
                 Turned::On => is_done = true,
                 _ => break,
             }
         }
         // Under the lock, so that whoever cuts off finds them.
-        hand.send(self.outgoing.drain(..));
+        driver.send(self.outgoing.drain(..));
         match self.flights.is_empty() {
-            true => self.rest(hand, is_done),
+            true => self.rest(driver, is_done),
             false if is_done => Turned::On,
             false => Turned::Wait,
         }
     }
 
-    /// Nothing is in flight: only the first hand goes on, unless all is drained.
-    fn rest(&mut self, hand: &Arc<Hand>, is_done: bool) -> Turned {
+    /// Nothing is in flight: only the first driver goes on, unless all is drained.
+    fn rest(&mut self, driver: &Arc<Driver>, is_done: bool) -> Turned {
         self.wake_others();
-        if hand.number != 0 {
-            self.hands.retain(|busy| busy.hand.number != hand.number);
+        if driver.number != 0 {
+            self.drivers.retain(|busy| busy.driver.number != driver.number);
             return Turned::Done;
         }
         match (self.is_draining, is_done) {
@@ -244,41 +243,42 @@ impl Pusher {
         }
     }
 
-    /// Whether the next request is for this hand: each has about as many.
-    fn leaves_to(&self, hand: &Arc<Hand>) -> bool {
-        let part = self.flights.len().div_ceil(self.hands.len().max(1));
-        let own = self.hands.iter().find(|busy| busy.hand.number == hand.number);
-        self.hands.len() <= 1 || own.is_some_and(|own| own.in_flight < part + HAND_SLACK)
+    /// Whether the next request is for this driver: each has about as many.
+    fn leaves_to(&self, driver: &Arc<Driver>) -> bool {
+        let part = self.flights.len().div_ceil(self.drivers.len().max(1));
+        let own = self.drivers.iter().find(|busy| busy.driver.number == driver.number);
+        self.drivers.len() <= 1 || own.is_some_and(|own| own.in_flight < part + DRIVER_SLACK)
     }
 
     fn wake_least_busy(&self) {
-        if let Some(busy) = self.hands.iter().min_by_key(|busy| busy.in_flight) {
-            busy.hand.wake();
+        if let Some(busy) = self.drivers.iter().min_by_key(|busy| busy.in_flight) {
+            busy.driver.wake();
         }
     }
 
     fn wake_others(&self) {
-        self.hands.iter().skip(1).for_each(|busy| busy.hand.wake());
+        self.drivers.iter().skip(1).for_each(|busy| busy.driver.wake());
     }
 
-    /// The number of a further hand, if one may join. Where only one request is in flight at a
+    /// The number of a further driver, if one may join. Where only one request is in flight at a
     /// time there is nothing for it to do.
-    pub(super) fn wants_hand(&self) -> Option<usize> {
-        let is_wanted = self.hands.len() < self.shared.hands_max
+    pub(super) fn wants_driver(&self) -> Option<usize> {
+        let is_wanted = self.drivers.len() < self.shared.drivers_max
             && self.plan.rules.ordering != Ordering::Fifo
             && !self.is_draining
             && !self.is_over;
-        let is_free = |number: &usize| self.hands.iter().all(|busy| busy.hand.number != *number);
-        is_wanted.then(|| (1..self.shared.hands_max).find(is_free)).flatten()
+        let is_free =
+            |number: &usize| self.drivers.iter().all(|busy| busy.driver.number != *number);
+        is_wanted.then(|| (1..self.shared.drivers_max).find(is_free)).flatten()
     }
 
-    /// A further hand joins.
-    pub(super) fn add_hand(&mut self, hand: Arc<Hand>) {
-        self.hands.push(Busy { hand, in_flight: 0 });
+    /// A further driver joins.
+    pub(super) fn add_driver(&mut self, driver: Arc<Driver>) {
+        self.drivers.push(Busy { driver, in_flight: 0 });
     }
 
-    fn try_send(&mut self, now: Now, hand: usize, context: &mut Context<'_>) -> Turned {
-        match self.send_next(now.moment, hand, context) {
+    fn try_send(&mut self, now: Now, driver: usize, context: &mut Context<'_>) -> Turned {
+        match self.send_next(now.moment, driver, context) {
             Ok(turned) => turned,
             // The server stops, and says so in a moment.
             Err(Error::Closing) => Turned::Wait,
@@ -286,42 +286,46 @@ impl Pusher {
                 if !std::mem::replace(&mut self.has_warned, true) {
                     tracing::warn!(subscription = %self.subscription.name(), %error, "cannot push");
                 }
-                self.nap_until(now.moment.plus(ERROR_NAP), context)
+                self.sleep_until(now.moment.plus(ERROR_SLEEP), context)
             }
         }
     }
 
     /// Sends the next request, or says that there is nothing to do.
-    fn send_next(&mut self, now: Moment, hand: usize, context: &mut Context<'_>) -> Result<Turned> {
-        if let Some(nap) = &mut self.nap {
-            if nap.as_mut().poll(context).is_pending() {
+    fn send_next(
+        &mut self,
+        now: Moment,
+        driver: usize,
+        context: &mut Context<'_>,
+    ) -> Result<Turned> {
+        if let Some(sleep) = &mut self.sleep {
+            if sleep.as_mut().poll(context).is_pending() {
                 return Ok(Turned::Wait);
             }
-            self.nap = None;
+            self.sleep = None;
         }
         if self.plan.rules.ordering == Ordering::Fifo && !self.flights.is_empty() {
             return Ok(Turned::Wait);
         }
         if let Some(through) = self.through.take() {
-            return self.send_with(through, now, hand, context);
+            return self.send_with(through, now, driver, context);
         }
-        let pass = match self.plan.endpoint.admit(now, context.waker()) {
-            Admit::Go(pass) => pass,
-            Admit::Full => {
+        let permit = match self.plan.endpoint.admit(now, context.waker()) {
+            Ok(permit) => permit,
+            Err(until) => {
                 self.stand_back();
-                return Ok(Turned::Wait);
-            }
-            Admit::Later(until) => {
-                self.stand_back();
-                return Ok(self.pause_until(until, context));
+                return Ok(match until {
+                    Some(until) => self.pause_until(until, context),
+                    None => Turned::Wait,
+                });
             }
         };
         self.pause = None;
         if let Some(Err(until)) = self.plan.rate.as_mut().map(|rate| rate.take(now)) {
-            return Ok(self.nap_until(until, context));
+            return Ok(self.sleep_until(until, context));
         }
         let sent = match self.slot(now, context) {
-            Some(slot) => self.send_with((pass, slot), now, hand, context),
+            Some(slot) => self.send_with((permit, slot), now, driver, context),
             None => Ok(Turned::Wait),
         };
         if let (Ok(Turned::Wait) | Err(_), None, Some(rate)) =
@@ -348,9 +352,9 @@ impl Pusher {
     /// took for it is given back, unless that is being read.
     fn send_with(
         &mut self,
-        through: (Pass, Slot),
+        through: (SendPermit, Slot),
         now: Moment,
-        hand: usize,
+        driver: usize,
         context: &mut Context<'_>,
     ) -> Result<Turned> {
         let consumer = match self.asking {
@@ -379,7 +383,7 @@ impl Pusher {
         let leases = leases?;
         self.notice_seek();
         (self.asking, self.lingering, self.has_warned) = (None, None, false);
-        self.send(consumer, leases, through, now, hand);
+        self.send(consumer, leases, through, now, driver);
         Ok(Turned::On)
     }
 
@@ -408,24 +412,24 @@ impl Pusher {
         &mut self,
         consumer: ConsumerId,
         leases: Vec<Lease>,
-        through: (Pass, Slot),
+        through: (SendPermit, Slot),
         started: Moment,
-        hand: usize,
+        driver: usize,
     ) {
         let (order, sent) = self.note_sent(&leases);
-        let maker = Arc::clone(&self.plan.maker);
-        let hold = self.shared.memory.hold(maker.bytes(&leases));
-        let (pass, slot) = through;
+        let builder = Arc::clone(&self.plan.builder);
+        let hold = self.shared.memory.hold(builder.bytes(&leases));
+        let (permit, slot) = through;
         let flight =
-            Flight { consumer, leases: Arc::clone(&sent), started, pass, slot, hand, hold };
+            Flight { consumer, leases: Arc::clone(&sent), started, permit, slot, driver, hold };
         let key = self.next_flight;
         self.next_flight += 1;
         self.flights.insert(key, flight);
-        if let Some(busy) = self.hands.iter_mut().find(|busy| busy.hand.number == hand) {
+        if let Some(busy) = self.drivers.iter_mut().find(|busy| busy.driver.number == driver) {
             busy.in_flight += 1;
         }
         let stage = Stage::Leased(leases, order);
-        self.outgoing.push(Exchange { key, leases: sent, started, maker, stage });
+        self.outgoing.push(Exchange { key, leases: sent, started, builder, stage });
     }
 
     /// What lets the receiver check the order, and what is to be remembered of the leases.
@@ -450,7 +454,7 @@ impl Pusher {
 
     /// Whether it signs tokens.
     pub(super) fn needs_keys(&self) -> bool {
-        self.plan.maker.template.oidc().is_some()
+        self.plan.builder.template.oidc().is_some()
     }
 
     /// It cannot send: it gives up its place, and an endpoint that does not work pins nothing.
@@ -476,12 +480,12 @@ impl Pusher {
         Turned::Wait
     }
 
-    fn nap_until(&mut self, until: Moment, context: &mut Context<'_>) -> Turned {
-        let mut nap = self.shared.runtime.clock.sleep_until(until);
-        if nap.as_mut().poll(context).is_ready() {
+    fn sleep_until(&mut self, until: Moment, context: &mut Context<'_>) -> Turned {
+        let mut sleep = self.shared.runtime.clock.sleep_until(until);
+        if sleep.as_mut().poll(context).is_ready() {
             return Turned::On;
         }
-        self.nap = Some(nap);
+        self.sleep = Some(sleep);
         Turned::Wait
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::budget::Budget;
-use super::crew::Crew;
+use super::drivers::Drivers;
 use super::endpoint::Endpoints;
 use super::envelope::Built;
 use super::guard::Guard;
@@ -39,7 +39,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// Tasks that drive one subscription, at most; no more than there are cores.
-const HANDS_MAX: usize = 4;
+const DRIVERS_MAX: usize = 4;
 
 /// What all pushers share.
 pub(crate) struct Shared {
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     pub(super) keys: Keys,
     pub(super) memory: Arc<Memory>,
     /// Tasks that may drive one subscription, at most.
-    pub(super) hands_max: usize,
+    pub(super) drivers_max: usize,
     phase: AtomicU8,
     given_back: AtomicUsize,
 }
@@ -130,7 +130,9 @@ impl Scheduler {
                 .map_err(|error| Error::Push(error.to_string()))?,
             memory: Memory::new(MEMORY_BYTES_MAX),
             options,
-            hands_max: std::thread::available_parallelism().map_or(1, usize::from).min(HANDS_MAX),
+            drivers_max: std::thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(DRIVERS_MAX),
             phase: AtomicU8::new(SERVING),
             given_back: AtomicUsize::new(0),
         };
@@ -291,11 +293,13 @@ impl Pushing {
     /// Pushes until there is a reason to stop; `false` = a bug of ours.
     async fn push(&self) -> bool {
         let shared = Arc::clone(&self.shared);
-        let Some(crew) = Crew::new(shared, Arc::clone(&self.subscription)) else { return true };
-        while crew.look_again() {
+        let Some(drivers) = Drivers::new(shared, Arc::clone(&self.subscription)) else {
+            return true;
+        };
+        while drivers.look_again() {
             let clock = &self.shared.runtime.clock;
             let again: BoxFuture<'static, ()> =
-                match crew.needs_keys() && !self.prepare_keys().await {
+                match drivers.needs_keys() && !self.prepare_keys().await {
                     true => clock.sleep_until(clock.now().plus(PREPARE_AGAIN_AFTER)),
                     false => Box::pin(std::future::pending()),
                 };
@@ -303,7 +307,7 @@ impl Pushing {
                 biased;
                 () = self.changed.notified() => {}
                 () = again => {}
-                is_well = poll_fn(|context| crew.poll(context)) => return is_well,
+                is_well = poll_fn(|context| drivers.poll(context)) => return is_well,
             }
         }
         true

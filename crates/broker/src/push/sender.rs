@@ -1,8 +1,8 @@
 //! Sending one request and reading its answer, over connections that are kept.
 //!
 //! ```text
-//!   send ─► pool ── a kept connection ──────────────────► line: request, head ─► body ─► pool
-//!             └── none ─► connect: name, guard, permit, TCP, TLS ─► line
+//!   send ─► pool ── one that was kept ─────────────────► connection: request, head, body ─► pool
+//!             └── none ─► connect: name, guard, permit, TCP, TLS ─► connection
 //! ```
 //!
 //! A request runs in the future of whoever sends it, its connection too; nothing is spawned for
@@ -11,9 +11,9 @@
 mod allowance;
 mod body;
 mod connect;
+mod connection;
 pub(crate) mod fuzzing;
 mod head;
-mod line;
 mod outgoing;
 mod permits;
 mod pool;
@@ -30,18 +30,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use domain::Moment;
-use domain::push::Endpoint;
+use domain::push::{Class, Endpoint};
 use futures::future::BoxFuture;
 use rustls::pki_types::pem;
 
 use self::allowance::Allowance;
 use self::connect::Connector;
-use self::line::{Line, Unanswered};
+use self::connection::{Connection, Unanswered};
 use self::pool::Pool;
 use self::resolve::Lookup;
 use self::sockets::Sockets;
 use self::trouble::Stage;
-use super::exchange::{Answer, Class, NoAnswer, Request};
+use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
 use crate::clock::Clock;
 
@@ -116,9 +116,9 @@ impl Sender {
     pub(crate) fn send(self: &Arc<Self>, request: Request) -> Sending {
         let deadline = self.clock.now().plus(request.timeout);
         let way = match self.pool.take(&request.endpoint) {
-            Some(mut line) => {
-                line.begin(&request);
-                Way::Kept(line, request)
+            Some(mut connection) => {
+                connection.begin(&request);
+                Way::Kept(connection, request)
             }
             None => Way::Fresh(Box::pin(Arc::clone(self).send_fresh(request, deadline))),
         };
@@ -138,28 +138,32 @@ impl Sender {
         self.pool.clear();
     }
 
-    async fn send_fresh(self: Arc<Self>, request: Request, deadline: Moment) -> Outcome {
+    async fn send_fresh(
+        self: Arc<Self>,
+        request: Request,
+        deadline: Moment,
+    ) -> Result<Answer, NoAnswer> {
         let endpoint = &request.endpoint;
         let mut allowance = Allowance::new(&*self.clock, request.timeout, deadline);
-        let mut line = self.connector.open(endpoint, &mut allowance).await?;
-        line.begin(&request);
+        let mut connection = self.connector.open(endpoint, &mut allowance).await?;
+        connection.begin(&request);
         let answered = std::future::poll_fn(|context| {
-            line.poll_answer(&*self.clock, allowance.deadline(), context)
+            connection.poll_answer(&*self.clock, allowance.deadline(), context)
         });
         let answered = answered.await;
-        self.finish(line, &request, answered)
+        self.finish(connection, &request, answered)
     }
 
     fn finish(
         &self,
-        line: Box<Line>,
+        connection: Box<Connection>,
         request: &Request,
         answered: Result<Answer, Unanswered>,
-    ) -> Outcome {
-        let (endpoint, address) = (&request.endpoint, line.address());
+    ) -> Result<Answer, NoAnswer> {
+        let (endpoint, address) = (&request.endpoint, connection.address());
         match answered {
             Ok(answer) => {
-                self.pool.put(endpoint, line);
+                self.pool.put(endpoint, connection);
                 Ok(answer)
             }
             Err(Unanswered::Late) => {
@@ -181,31 +185,31 @@ pub(crate) struct Sending {
 /// went out, over a fresh one. Whatever may have reached the endpoint is not sent again: that would
 /// be a second request in one attempt.
 enum Way {
-    Kept(Box<Line>, Request),
-    Fresh(BoxFuture<'static, Outcome>),
+    Kept(Box<Connection>, Request),
+    Fresh(BoxFuture<'static, Result<Answer, NoAnswer>>),
     Done,
 }
 
-type Outcome = Result<Answer, NoAnswer>;
-
 impl Future for Sending {
-    type Output = Outcome;
+    type Output = Result<Answer, NoAnswer>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { sender, deadline, way } = &mut *self;
         loop {
             let answered = match way {
-                Way::Kept(line, _) => ready!(line.poll_answer(&*sender.clock, *deadline, context)),
+                Way::Kept(connection, _) => {
+                    ready!(connection.poll_answer(&*sender.clock, *deadline, context))
+                }
                 Way::Fresh(sending) => return sending.as_mut().poll(context),
                 Way::Done => return Poll::Pending,
             };
-            let Way::Kept(line, request) = std::mem::replace(way, Way::Done) else {
+            let Way::Kept(connection, request) = std::mem::replace(way, Way::Done) else {
                 return Poll::Pending;
             };
             if !matches!(answered, Err(Unanswered::Unsent)) {
-                return Poll::Ready(sender.finish(line, &request, answered));
+                return Poll::Ready(sender.finish(connection, &request, answered));
             }
-            drop(line);
+            drop(connection);
             *way = Way::Fresh(Box::pin(Arc::clone(sender).send_fresh(request, *deadline)));
         }
     }

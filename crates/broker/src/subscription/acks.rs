@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{AckId, AckOutcome, Effects, ExtendOutcome};
+use domain::delivery::{AckId, AckStatus, Effects, ExtendStatus};
 use domain::{Invalid, Now, Offset};
 use storage::{Commit, Receipt, Urgency};
 
@@ -64,8 +64,8 @@ impl Subscription {
         let exactly_once = state.settings.exactly_once;
         self.check_ids(ids, exactly_once)?;
         for (at, id) in ids.iter().enumerate() {
-            let outcome = self.ack_one(&mut state, now, id, end, &mut effects, lines);
-            if exactly_once && !counts(outcome) {
+            let status = self.ack_one(&mut state, now, id, end, &mut effects, lines);
+            if exactly_once && !counts(status) {
                 report.stale.push(at);
             }
         }
@@ -88,13 +88,13 @@ impl Subscription {
         end: Offset,
         effects: &mut Effects,
         lines: &mut Option<Vec<Line>>,
-    ) -> AckOutcome {
+    ) -> AckStatus {
         let line = lines.as_ref().map(|_| self.acked_line(state, id.offset(), "ack"));
-        let outcome = state.delivery.ack(now.moment, id, end, effects);
-        state.counts.note_ack(outcome);
-        let line = line.map(|line| Line { outcome: told(outcome), ..line });
+        let status = state.delivery.ack(now.moment, id, end, effects);
+        state.counts.note_ack(status);
+        let line = line.map(|line| Line { outcome: told(status), ..line });
         lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
-        outcome
+        status
     }
 
     /// Not under the lock: whoever writes may have to wait.
@@ -120,8 +120,8 @@ impl Subscription {
             if deadline.is_zero() && giver.is_none() {
                 giver = state.delivery.holder(id.offset());
             }
-            let outcome = state.delivery.extend(now, id, deadline, &mut effects);
-            let is_late = matches!(outcome, ExtendOutcome::Stale | ExtendOutcome::Foreign);
+            let status = state.delivery.extend(now, id, deadline, &mut effects);
+            let is_late = matches!(status, ExtendStatus::Stale | ExtendStatus::Foreign);
             if exactly_once && is_late {
                 report.stale.push(at);
             }
@@ -148,10 +148,10 @@ impl Subscription {
     }
 }
 
-fn counts(outcome: AckOutcome) -> bool {
-    match outcome {
-        AckOutcome::Settled | AckOutcome::Provisional | AckOutcome::AlreadySettled => true,
-        AckOutcome::Stale | AckOutcome::Foreign | AckOutcome::Beyond => false,
+fn counts(status: AckStatus) -> bool {
+    match status {
+        AckStatus::Settled | AckStatus::Provisional | AckStatus::AlreadySettled => true,
+        AckStatus::Stale | AckStatus::Foreign | AckStatus::Beyond => false,
     }
 }
 

@@ -4,23 +4,14 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use domain::Now;
-use domain::delivery::{AckId, ConsumerId, Effects, Failure, Flow};
+use domain::delivery::{AckId, ConsumerId, Effects, Flow};
+use domain::push::Settlement;
 use storage::Urgency;
 
 use super::telling::told;
 use super::{State, Subscription};
 use crate::delivery_log::{DeliveryLog, Line};
 use crate::error::Result;
-
-/// What becomes of a lease that was pushed.
-pub(crate) enum Settlement<'failure> {
-    /// The endpoint took it, with this status.
-    Ack(u16),
-    /// It did not.
-    Fail(&'failure Failure),
-    /// It counts as never sent.
-    GiveBack,
-}
 
 impl Subscription {
     /// Adds a consumer that stands for one request at a time: a lane that one request holds
@@ -53,9 +44,9 @@ impl Subscription {
                 Settlement::Ack(status) => {
                     is_used = true;
                     let line = lines.as_ref().map(|_| self.line_of_push(&state, &id, status));
-                    let outcome = state.delivery.ack(now.moment, &id, end, &mut effects);
-                    state.counts.note_ack(outcome);
-                    let line = line.map(|line| Line { outcome: told(outcome), ..line });
+                    let acked = state.delivery.ack(now.moment, &id, end, &mut effects);
+                    state.counts.note_ack(acked);
+                    let line = line.map(|line| Line { outcome: told(acked), ..line });
                     lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
                 }
                 Settlement::Fail(failure) => {

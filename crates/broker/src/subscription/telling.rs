@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::delivery::{AckOutcome, Failed, Failure, Fate, Ordering};
+use domain::delivery::{AckStatus, Failed, Failure, Ordering, Readiness};
 use domain::{Moment, Now, Offset, Timestamp};
 use parking_lot::Mutex;
 use storage::TailRead;
@@ -205,11 +205,11 @@ impl Subscription {
             if is_fifo {
                 self.note_blocked(state, now, &failed);
             }
-            let outcome = match failed.fate {
-                Fate::Again => Outcome::Retry,
-                Fate::Halted => Outcome::Poison,
+            let outcome = match failed.readiness {
+                Readiness::Ready | Readiness::BackingOff(_) => Outcome::Retry,
+                Readiness::Halted => Outcome::Poison,
                 // Whoever forwards or drops it tells what became of it.
-                Fate::Exhausted => continue,
+                Readiness::Exhausted(_) => continue,
             };
             let line = Line {
                 publish_time: Some(failed.publish_time),
@@ -288,10 +288,10 @@ fn with_failure(line: Line, failure: Option<Failure>) -> Line {
 }
 
 /// What an ack came to, in the words of the log.
-pub(super) fn told(outcome: AckOutcome) -> Outcome {
-    match outcome {
-        AckOutcome::Settled | AckOutcome::Provisional => Outcome::Applied,
-        AckOutcome::AlreadySettled => Outcome::Duplicate,
-        AckOutcome::Stale | AckOutcome::Foreign | AckOutcome::Beyond => Outcome::StaleIgnored,
+pub(super) fn told(status: AckStatus) -> Outcome {
+    match status {
+        AckStatus::Settled | AckStatus::Provisional => Outcome::Applied,
+        AckStatus::AlreadySettled => Outcome::Duplicate,
+        AckStatus::Stale | AckStatus::Foreign | AckStatus::Beyond => Outcome::StaleIgnored,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lane::LaneId;
 use super::leases::Held;
-use super::{AckId, AckOutcome, CONFIRMED_MAX, Delivery, EARLY_ACKS_MAX, Effects, Ordering};
+use super::{AckId, AckStatus, CONFIRMED_MAX, Delivery, EARLY_ACKS_MAX, Effects, Ordering};
 use crate::offset::Offset;
 use crate::time::Moment;
 
@@ -35,65 +35,65 @@ impl Delivery {
         now: Moment,
         id: &AckId,
         effects: &mut Effects,
-    ) -> AckOutcome {
+    ) -> AckStatus {
         if self.is_current(now, id) {
             self.settle_offset(id.offset(), effects);
             self.confirmed.insert(id.lease(), id.offset());
             if self.confirmed.len() > CONFIRMED_MAX {
                 self.confirmed.pop_first();
             }
-            return AckOutcome::Settled;
+            return AckStatus::Settled;
         }
         let is_same = id.epoch() == self.identity.epoch
             && self.confirmed.get(&id.lease()) == Some(&id.offset());
-        if is_same { AckOutcome::AlreadySettled } else { AckOutcome::Stale }
+        if is_same { AckStatus::AlreadySettled } else { AckStatus::Stale }
     }
 
     /// An ack of a record that is not settled, without exactly-once.
-    pub(super) fn ack_unsettled(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+    pub(super) fn ack_unsettled(&mut self, id: &AckId, effects: &mut Effects) -> AckStatus {
         if self.settings.ordering != Ordering::None {
             return self.ack_where_lanes_are(id, effects);
         }
         self.settle_offset(id.offset(), effects);
-        AckOutcome::Settled
+        AckStatus::Settled
     }
 
-    fn ack_where_lanes_are(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+    fn ack_where_lanes_are(&mut self, id: &AckId, effects: &mut Effects) -> AckStatus {
         let Some(held) = self.leases.get(id.offset()) else {
             return self.ack_not_leased(id, effects);
         };
         let came_back = id.epoch() == self.identity.epoch && !self.is_id_of(id, held);
         match held.way.lane() {
-            Some(_) if came_back => AckOutcome::Stale,
+            Some(_) if came_back => AckStatus::Stale,
             Some(lane) => self.ack_in_lane(lane, id.offset(), effects),
             None => {
                 self.settle_offset(id.offset(), effects);
-                AckOutcome::Settled
+                AckStatus::Settled
             }
         }
     }
 
     /// A late ack where records may be in lanes. What was read and is in a lane has come back
     /// since the id was given out, or will go again; what was not read may be in any lane.
-    fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckOutcome {
+    fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckStatus {
         let offset = id.offset();
         if self.returned.get(offset).is_some() {
             self.settle_offset(offset, effects);
-            return AckOutcome::Settled;
+            return AckStatus::Settled;
         }
         let is_unread = offset >= self.fresh && id.epoch() < self.identity.epoch;
         if is_unread && self.early.len() < EARLY_ACKS_MAX {
             self.early.insert(offset);
-            return AckOutcome::Provisional;
+            return AckStatus::Provisional;
         }
-        AckOutcome::Stale
+        AckStatus::Stale
     }
 
-    fn ack_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) -> AckOutcome {
+    fn ack_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) -> AckStatus {
         if let Some(held) = self.leases.remove(offset) {
             self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
         }
         self.finish_in_lane(lane, offset, effects);
-        if self.progress.is_acked(offset) { AckOutcome::Settled } else { AckOutcome::Provisional }
+        if self.progress.is_acked(offset) { AckStatus::Settled } else { AckStatus::Provisional }
     }
 }

@@ -6,17 +6,14 @@ use std::time::Duration;
 use super::backoffs::Waiting;
 use super::lane::{Hold, LaneId, Trouble};
 use super::leases::{Held, Way};
+use super::readiness::Readiness;
 use super::returned::{Back, Standing};
 use super::{Delivery, Effects, Settings};
 use crate::backoff::Backoff;
 use crate::limits::BACKOFF_MAX_DEFAULT;
 use crate::offset::Offset;
-use crate::policy::Poison;
 use crate::progress::Attempt;
 use crate::time::{Moment, Now, Timestamp};
-
-/// The longest a record waits, whatever the wall clock says: it may have been set back since.
-const BACKOFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How a delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,33 +71,12 @@ pub struct Failed {
     pub attempt: u32,
     /// How it failed.
     pub failure: Failure,
-    /// What becomes of the record.
-    pub fate: Fate,
-}
-
-/// What becomes of a record whose delivery failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is tried again, at once or after a backoff.
-    Again,
-    /// It was tried as often as it may be, and goes to its owner.
-    Exhausted,
-    /// It was tried as often as it may be, and its lane waits for an operator.
-    Halted,
-}
-
-/// Whether a record may go now.
-pub(super) enum Verdict {
-    Go,
-    Wait(Moment),
-    /// After so many attempts.
-    Exhausted(u32),
-    Halted,
+    /// Whether the record may go again.
+    pub readiness: Readiness,
 }
 
 impl Delivery {
-    /// A lease, already removed, ended without an ack. The one place where a failed delivery is
-    /// judged.
+    /// A lease, already removed, ended without an ack. The one place where a delivery fails.
     pub(super) fn fail(&mut self, now: Now, held: &Held, failure: &Failure, effects: &mut Effects) {
         debug_assert!(!self.progress.is_acked(held.offset), "a settled record was leased");
         self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
@@ -112,16 +88,8 @@ impl Delivery {
             publish_time: held.publish_time,
             attempt: count,
             failure: failure.clone(),
-            fate: self.fate(now, held, count),
+            readiness: self.readiness(now, held.offset, count, false, held.way.lane().is_some()),
         });
-    }
-
-    fn fate(&self, now: Now, held: &Held, count: u32) -> Fate {
-        match self.judge(now, held.offset, count, false, held.way.lane().is_some()) {
-            Verdict::Go | Verdict::Wait(_) => Fate::Again,
-            Verdict::Exhausted(_) => Fate::Exhausted,
-            Verdict::Halted => Fate::Halted,
-        }
     }
 
     /// A lease, already removed, ends as if it had never been given.
@@ -246,30 +214,6 @@ impl Delivery {
         numbers.iter().fold(ODD, |mixed, number| (mixed ^ number).wrapping_mul(ODD).rotate_left(29))
     }
 
-    /// Whether a record that failed so often, as far as memory knows, may go now.
-    pub(super) fn judge(
-        &self,
-        now: Now,
-        offset: Offset,
-        failed: u32,
-        is_spared: bool,
-        is_in_lane: bool,
-    ) -> Verdict {
-        let known = self.progress.attempt(offset);
-        let count = known.map_or(failed, |attempt| attempt.count.max(failed));
-        if count > 0 && self.settings.attempts_max.is_some_and(|max| count >= max) && !is_spared {
-            let halts = is_in_lane && self.settings.poison == Poison::Halt;
-            return if halts { Verdict::Halted } else { Verdict::Exhausted(count) };
-        }
-        match known {
-            Some(attempt) if attempt.due > now.wall => {
-                let wait = attempt.due.since(now.wall).min(BACKOFF_MAX);
-                Verdict::Wait(now.moment.plus(wait))
-            }
-            _ => Verdict::Go,
-        }
-    }
-
     /// Puts a record without a lane where it waits, for its turn or longer.
     pub(super) fn place_returned(
         &mut self,
@@ -279,19 +223,19 @@ impl Delivery {
         failure: Option<&Failure>,
         effects: &mut Effects,
     ) {
-        back.standing = match self.judge(now, offset, back.failed, back.is_spared, false) {
-            Verdict::Go => {
+        back.standing = match self.readiness(now, offset, back.failed, back.is_spared, false) {
+            Readiness::Ready => {
                 effects.returned += 1;
                 Standing::Ready
             }
-            Verdict::Wait(until) => {
+            Readiness::BackingOff(until) => {
                 Standing::BackingOff(self.backoffs.insert(Waiting::Record(offset), until))
             }
-            Verdict::Exhausted(attempts) => {
+            Readiness::Exhausted(attempts) => {
                 effects.exhausted.push(Exhausted { offset, attempts, failure: failure.cloned() });
                 Standing::Exhausted
             }
-            Verdict::Halted => Standing::Exhausted,
+            Readiness::Halted => Standing::Exhausted,
         };
         self.returned.insert(offset, back);
     }
@@ -309,18 +253,18 @@ impl Delivery {
         };
         if let Some((offset, failed)) = lane.next() {
             let is_spared = lane.spared == Some(offset);
-            let hold = match self.judge(now, offset, failed, is_spared, true) {
-                Verdict::Go => Hold::Free,
-                Verdict::Wait(until) => {
+            let hold = match self.readiness(now, offset, failed, is_spared, true) {
+                Readiness::Ready => Hold::Free,
+                Readiness::BackingOff(until) => {
                     Hold::BackingOff(self.backoffs.insert(Waiting::Lane(id), until))
                 }
-                Verdict::Exhausted(attempts) => {
+                Readiness::Exhausted(attempts) => {
                     let failure = failure.cloned();
                     effects.exhausted.push(Exhausted { offset, attempts, failure });
                     self.exhausted_lanes.insert(offset, id);
                     Hold::Exhausted(offset)
                 }
-                Verdict::Halted => Hold::Halted,
+                Readiness::Halted => Hold::Halted,
             };
             self.lanes.set_hold(id, hold);
         }
@@ -345,7 +289,7 @@ impl Delivery {
     }
 
     /// The policies changed: what was given up may have another try, or the other way round.
-    pub(super) fn judge_all_again(&mut self, now: Now, effects: &mut Effects) {
+    pub(super) fn consider_all_again(&mut self, now: Now, effects: &mut Effects) {
         for offset in self.returned.offsets() {
             if let Some(back) = self.returned.get(offset) {
                 self.cancel(back.standing);

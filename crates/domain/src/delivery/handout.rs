@@ -47,28 +47,27 @@ pub(super) fn lease(
         bytes_left: request.bytes_max,
         passed: 0,
         prefers_fresh: request.prefers_fresh,
+        no_room_for: None,
         out,
         effects,
     };
-    let stop = handout.run(source);
+    let status = handout.run(source);
     let (load, has_leased) = (handout.load, handout.records_left < request.records_max);
+    let no_room_for = handout.no_room_for;
     delivery.consumers.set_load(consumer, load);
     if has_leased {
         delivery.consumers.next_record_changed(effects);
     }
     // Whoever asks need not be told to ask.
     effects.freed.retain(|freed| *freed != consumer);
-    match stop {
-        Stop::Status(status) => status,
-        Stop::NoRoom { bytes } => {
-            delivery.consumers.wait_for_room(consumer, bytes);
-            LeaseStatus::Full
-        }
-        Stop::OutstandingMax => {
+    match no_room_for {
+        Some(bytes) => delivery.consumers.wait_for_room(consumer, bytes),
+        None if status == LeaseStatus::Full => {
             delivery.consumers.wait_for_any_lease_to_end(consumer);
-            LeaseStatus::Full
         }
+        None => {}
     }
+    status
 }
 
 /// One call of `lease` under way.
@@ -84,49 +83,42 @@ struct Handout<'call> {
     passed: usize,
     /// Fresh records are yet to be looked at first.
     prefers_fresh: bool,
+    /// The consumer has no room for a record of so many bytes, which ends the call.
+    no_room_for: Option<u64>,
     out: &'call mut Vec<Lease>,
     effects: &'call mut Effects,
 }
 
-enum Stop {
-    Status(LeaseStatus),
-    /// The consumer has no room for a record of so many bytes.
-    NoRoom {
-        bytes: u64,
-    },
-    OutstandingMax,
-}
-
-/// What comes next.
+/// What comes next. An error ends the call: why no more is leased.
 impl Handout<'_> {
-    fn run(&mut self, source: &mut dyn Source) -> Stop {
+    fn run(&mut self, source: &mut dyn Source) -> LeaseStatus {
         loop {
-            if let Err(stop) = self.check_room().and_then(|()| self.step(source)) {
-                return stop;
+            if let Err(status) = self.check_room().and_then(|()| self.step(source)) {
+                return status;
             }
         }
     }
 
     /// Stops where even an empty record could not be leased.
-    fn check_room(&self) -> Result<(), Stop> {
+    fn check_room(&mut self) -> Result<(), LeaseStatus> {
         if self.records_left == 0 || self.passed >= RECORDS_PASSED_MAX {
-            return Err(Stop::Status(LeaseStatus::More));
+            return Err(LeaseStatus::More);
         }
         if self.delivery.leases.len() >= OUTSTANDING_MAX {
-            return Err(Stop::OutstandingMax);
+            return Err(LeaseStatus::Full);
         }
         // Without any room left for bytes only empty records would fit, and looking for one is
         // not worth a read.
-        if self.load.fits(1) { Ok(()) } else { Err(Stop::NoRoom { bytes: 1 }) }
+        self.check_flow(1)
     }
 
     /// Reads once, what comes again before what is fresh, and leases what it may.
-    fn step(&mut self, source: &mut dyn Source) -> Result<(), Stop> {
+    fn step(&mut self, source: &mut dyn Source) -> Result<(), LeaseStatus> {
         let records_max = u64::try_from(self.records_left).unwrap_or(u64::MAX);
         let records_max = records_max.min(self.load.messages_room());
         if std::mem::take(&mut self.prefers_fresh) {
             match self.read_fresh(narrow(records_max), source) {
-                Err(Stop::Status(LeaseStatus::Drained)) => {}
+                Err(LeaseStatus::Drained) => {}
                 other => return other,
             }
         }
@@ -134,15 +126,15 @@ impl Handout<'_> {
             return self.read_returned(run, source);
         }
         if let Some(lane) = self.delivery.lanes.next_for(self.request.consumer) {
-            let outcome = self.serve_lane(lane, source);
+            let served = self.serve_lane(lane, source);
             // Whatever happened, what the lane has left is not forgotten. Nobody is woken for it:
             // nothing became available that was not so before. A lane that was stopped stays
             // first, or lanes that lie far apart would each want what the other's turn drops.
-            match &outcome {
+            match &served {
                 Ok(()) => drop(self.delivery.lanes.make_ready(lane)),
                 Err(_) => self.delivery.lanes.put_back(lane),
             }
-            return outcome;
+            return served;
         }
         self.read_fresh(narrow(records_max), source)
     }
@@ -154,21 +146,25 @@ impl Handout<'_> {
 
 /// Records without a lane that came back.
 impl Handout<'_> {
-    fn read_returned(&mut self, run: OffsetRange, source: &mut dyn Source) -> Result<(), Stop> {
+    fn read_returned(
+        &mut self,
+        run: OffsetRange,
+        source: &mut dyn Source,
+    ) -> Result<(), LeaseStatus> {
         match source.read(run.from, narrow(run.len()), self.bytes_room()) {
             Read::Records { covered, records, damaged } => {
                 let within = OffsetRange { from: run.from, to: covered.to.min(run.to) };
                 if within.is_empty() {
-                    return Err(Stop::Status(LeaseStatus::Drained));
+                    return Err(LeaseStatus::Drained);
                 }
                 self.take(within, records, &damaged, Self::offer_returned).1
             }
-            Read::Elsewhere => Err(Stop::Status(LeaseStatus::Wanted(run.from))),
-            Read::AtEnd => Err(Stop::Status(LeaseStatus::Drained)),
+            Read::Elsewhere => Err(LeaseStatus::Wanted(run.from)),
+            Read::AtEnd => Err(LeaseStatus::Drained),
         }
     }
 
-    fn offer_returned(&mut self, record: Record) -> Result<(), Stop> {
+    fn offer_returned(&mut self, record: Record) -> Result<(), LeaseStatus> {
         if self.pass_unwanted(&record) {
             return Ok(());
         }
@@ -187,8 +183,8 @@ impl Handout<'_> {
         within: OffsetRange,
         records: Vec<Record>,
         damaged: &[Offset],
-        offer: impl Fn(&mut Self, Record) -> Result<(), Stop>,
-    ) -> (Offset, Result<(), Stop>) {
+        offer: impl Fn(&mut Self, Record) -> Result<(), LeaseStatus>,
+    ) -> (Offset, Result<(), LeaseStatus>) {
         let mut at = within.from;
         for record in records {
             let offset = record.offset;
@@ -199,8 +195,8 @@ impl Handout<'_> {
                 self.pass_gap(OffsetRange { from: at, to: offset }, damaged);
             }
             at = offset;
-            if let Err(stop) = offer(self, record) {
-                return (at, Err(stop));
+            if let Err(status) = offer(self, record) {
+                return (at, Err(status));
             }
             at = offset.next();
         }
@@ -233,14 +229,22 @@ impl Handout<'_> {
     }
 
     /// Stops in front of a record that the request or the consumer has no room for.
-    fn check_fits(&self, record: &Record) -> Result<(), Stop> {
+    fn check_fits(&mut self, record: &Record) -> Result<(), LeaseStatus> {
         self.check_room()?;
         let bytes = record.body.len();
         if bytes > self.bytes_left && self.records_left < self.request.records_max {
-            return Err(Stop::Status(LeaseStatus::More));
+            return Err(LeaseStatus::More);
         }
-        let bytes = bytes as u64;
-        if self.load.fits(bytes) { Ok(()) } else { Err(Stop::NoRoom { bytes }) }
+        self.check_flow(bytes as u64)
+    }
+
+    /// Stops in front of a record of `bytes` that the consumer has no room for.
+    fn check_flow(&mut self, bytes: u64) -> Result<(), LeaseStatus> {
+        if self.load.fits(bytes) {
+            return Ok(());
+        }
+        self.no_room_for = Some(bytes);
+        Err(LeaseStatus::Full)
     }
 
     fn grant(&mut self, record: Record, failed: u32, lane: Option<LaneId>) {

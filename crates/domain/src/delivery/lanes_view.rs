@@ -1,7 +1,7 @@
 //! Lanes as an operator sees them, and what an operator can do with one that is stuck.
 
-use super::failure::Verdict;
 use super::lane::{Hold, Lane, LaneId};
+use super::readiness::Readiness;
 use super::returned::{Back, Standing};
 use super::{Delivery, Effects, Exhausted};
 use crate::offset::Offset;
@@ -79,11 +79,12 @@ impl Delivery {
 
     /// The lane `key` of such a record, as it will be found to be when it is read.
     pub fn lane_unread(&self, now: Now, key: &str, offset: Offset, attempt: Attempt) -> LaneView {
-        let (state, next_attempt_at) = match self.judge(now, offset, attempt.count, false, true) {
-            Verdict::Go => (LaneState::Moving, None),
-            Verdict::Wait(_) => (LaneState::BackingOff, Some(attempt.due)),
-            Verdict::Exhausted(_) => (LaneState::Exhausted, None),
-            Verdict::Halted => (LaneState::Halted, None),
+        let (state, next_attempt_at) = match self.readiness(now, offset, attempt.count, false, true)
+        {
+            Readiness::Ready => (LaneState::Moving, None),
+            Readiness::BackingOff(_) => (LaneState::BackingOff, Some(attempt.due)),
+            Readiness::Exhausted(_) => (LaneState::Exhausted, None),
+            Readiness::Halted => (LaneState::Halted, None),
         };
         LaneView {
             key: key.to_owned(),

@@ -25,7 +25,9 @@
 //! ```
 //!
 //! A record without a lane waits for itself (`returned.rs`); one in a lane waits with all behind
-//! it (`lane.rs`). A record that cannot be read is neither delivered nor settled.
+//! it (`lane.rs`). Whether one that failed may go again is one rule (`readiness.rs`); why no more
+//! is leased is told by one type, `LeaseStatus`. A record that cannot be read is neither delivered
+//! nor settled.
 
 mod ack_id;
 mod acks;
@@ -36,6 +38,7 @@ mod handout;
 mod lane;
 mod lanes_view;
 mod leases;
+mod readiness;
 mod record_view;
 mod returned;
 mod settling;
@@ -51,8 +54,9 @@ use std::time::Duration;
 
 pub use ack_id::{AckId, MalformedAckId};
 pub use consumer::{ConsumerId, Flow};
-pub use failure::{Exhausted, Failed, Failure, Fate};
+pub use failure::{Exhausted, Failed, Failure};
 pub use lanes_view::{LaneState, LaneView};
+pub use readiness::Readiness;
 pub use record_view::{RecordState, RecordView};
 pub use source::{Lease, LeaseRequest, LeaseStatus, Read, Source};
 pub use waits::Waits;
@@ -185,9 +189,9 @@ pub struct Effects {
     pub returned: usize,
 }
 
-/// What became of an ack.
+/// What an ack did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AckOutcome {
+pub enum AckStatus {
     /// The record is settled by it.
     Settled,
     /// It settles when all before it in its lane are settled. Until then a crash, or one of them
@@ -204,9 +208,9 @@ pub enum AckOutcome {
     Beyond,
 }
 
-/// What became of an extension or a nack.
+/// What an extension, a nack or giving back did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtendOutcome {
+pub enum ExtendStatus {
     /// The lease has its new deadline.
     Extended,
     /// The lease is ended; its record waits to be delivered again.
@@ -322,18 +326,18 @@ impl Delivery {
         id: &AckId,
         end: Offset,
         effects: &mut Effects,
-    ) -> AckOutcome {
+    ) -> AckStatus {
         let offset = id.offset();
         if self.is_foreign(id) {
-            AckOutcome::Foreign
+            AckStatus::Foreign
         } else if offset >= end {
-            AckOutcome::Beyond
+            AckStatus::Beyond
         } else if self.is_void(id) {
-            AckOutcome::Stale
+            AckStatus::Stale
         } else if self.settings.exactly_once {
             self.ack_exactly_once(now, id, effects)
         } else if self.progress.is_acked(offset) {
-            AckOutcome::AlreadySettled
+            AckStatus::AlreadySettled
         } else {
             self.ack_unsettled(id, effects)
         }
@@ -347,32 +351,32 @@ impl Delivery {
         id: &AckId,
         failure: &Failure,
         effects: &mut Effects,
-    ) -> ExtendOutcome {
+    ) -> ExtendStatus {
         if self.is_foreign(id) {
-            return ExtendOutcome::Foreign;
+            return ExtendStatus::Foreign;
         }
         if !self.is_current(now.moment, id) {
-            return ExtendOutcome::Stale;
+            return ExtendStatus::Stale;
         }
         if let Some(held) = self.leases.remove(id.offset()) {
             self.fail(now, &held, failure, effects);
         }
-        ExtendOutcome::Returned
+        ExtendStatus::Returned
     }
 
     /// Ends the lease that `id` names as if its record had never been handed out: no attempt is
     /// spent. In a lane all behind it come back too. A late id is ignored.
-    pub fn give_back(&mut self, now: Now, id: &AckId, effects: &mut Effects) -> ExtendOutcome {
+    pub fn give_back(&mut self, now: Now, id: &AckId, effects: &mut Effects) -> ExtendStatus {
         if self.is_foreign(id) {
-            return ExtendOutcome::Foreign;
+            return ExtendStatus::Foreign;
         }
         if !self.is_current(now.moment, id) {
-            return ExtendOutcome::Stale;
+            return ExtendStatus::Stale;
         }
         if let Some(held) = self.leases.remove(id.offset()) {
             self.take_back(now, &held, effects);
         }
-        ExtendOutcome::Returned
+        ExtendStatus::Returned
     }
 
     /// Moves the deadline of the lease that `id` names to `deadline` from now, be it later or
@@ -383,18 +387,18 @@ impl Delivery {
         id: &AckId,
         deadline: Duration,
         effects: &mut Effects,
-    ) -> ExtendOutcome {
+    ) -> ExtendStatus {
         if deadline.is_zero() {
             return self.nack(now, id, &Failure::NACK, effects);
         }
         if self.is_foreign(id) {
-            return ExtendOutcome::Foreign;
+            return ExtendStatus::Foreign;
         }
         if !self.is_current(now.moment, id) {
-            return ExtendOutcome::Stale;
+            return ExtendStatus::Stale;
         }
         self.leases.set_deadline(id.offset(), now.moment.plus(deadline));
-        ExtendOutcome::Extended
+        ExtendStatus::Extended
     }
 
     /// Ends the leases and backoffs whose time has come; returns how many leases. None ends
@@ -434,7 +438,7 @@ impl Delivery {
             }
             self.start_over();
         } else {
-            self.judge_all_again(now, effects);
+            self.consider_all_again(now, effects);
             self.find_halted_unread();
         }
         effects.returned += 1;

@@ -2,8 +2,8 @@
 
 use super::Delivery;
 use super::backoffs::BackoffId;
-use super::failure::Verdict;
 use super::lane::Hold;
+use super::readiness::Readiness;
 use super::returned::Standing;
 use crate::offset::Record;
 use crate::time::{Now, Timestamp};
@@ -84,14 +84,14 @@ impl Delivery {
             return Some(RecordView { state, attempts, next_attempt_at });
         }
         let mut next_attempt_at = None;
-        let state = match self.judge(now, record.offset, attempts, false, key.is_some()) {
-            Verdict::Go => RecordState::Waiting,
-            Verdict::Wait(until) => {
+        let state = match self.readiness(now, record.offset, attempts, false, key.is_some()) {
+            Readiness::Ready => RecordState::Waiting,
+            Readiness::BackingOff(until) => {
                 next_attempt_at = Some(now.wall.plus(until.since(now.moment)));
                 RecordState::BackingOff
             }
-            Verdict::Exhausted(_) => RecordState::Exhausted,
-            Verdict::Halted => RecordState::Halted,
+            Readiness::Exhausted(_) => RecordState::Exhausted,
+            Readiness::Halted => RecordState::Halted,
         };
         Some(RecordView { state, attempts, next_attempt_at })
     }

@@ -37,7 +37,7 @@ fn delivery(exactly_once: bool) -> Delivery {
     Delivery::new(identity, settings, Progress::default())
 }
 
-fn nack(delivery: &mut Delivery, id: &AckId, effects: &mut Effects) -> ExtendOutcome {
+fn nack(delivery: &mut Delivery, id: &AckId, effects: &mut Effects) -> ExtendStatus {
     delivery.nack(START, id, &Failure::NACK, effects)
 }
 
@@ -76,15 +76,15 @@ fn ids_never_given_out_are_foreign() {
     let mut effects = Effects::default();
     for foreign in [id(8, 3, 0), id(7, 4, 0), id(7, 3, 1)] {
         let acked = delivery.ack(Moment(0), &foreign, Offset(9), &mut effects);
-        assert_eq!(acked, AckOutcome::Foreign);
+        assert_eq!(acked, AckStatus::Foreign);
         let nacked = nack(&mut delivery, &foreign, &mut effects);
-        assert_eq!(nacked, ExtendOutcome::Foreign);
+        assert_eq!(nacked, ExtendStatus::Foreign);
         let extended = delivery.extend(START, &foreign, SECOND, &mut effects);
-        assert_eq!(extended, ExtendOutcome::Foreign);
+        assert_eq!(extended, ExtendStatus::Foreign);
     }
     assert_eq!(effects, Effects::default());
     let acked = delivery.ack(Moment(0), &given, Offset(0), &mut effects);
-    assert_eq!(acked, AckOutcome::Beyond);
+    assert_eq!(acked, AckStatus::Beyond);
 }
 
 #[test]
@@ -95,16 +95,16 @@ fn exactly_once_accepts_the_current_lease_only() {
     let mut effects = Effects::default();
     let end = Offset(10);
     let late = Moment(0).plus(10 * SECOND);
-    assert_eq!(delivery.ack(late, &first, end, &mut effects), AckOutcome::Stale);
-    assert_eq!(nack(&mut delivery, &first, &mut effects), ExtendOutcome::Returned);
-    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
+    assert_eq!(delivery.ack(late, &first, end, &mut effects), AckStatus::Stale);
+    assert_eq!(nack(&mut delivery, &first, &mut effects), ExtendStatus::Returned);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckStatus::Stale);
     let second = id_of(&lease(&mut delivery, consumer, 1));
     assert_eq!(second.offset(), first.offset());
-    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
-    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::Settled);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckStatus::Stale);
+    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckStatus::Settled);
     // Its consumer did not hear the answer and asks again.
-    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckOutcome::AlreadySettled);
-    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
+    assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckStatus::AlreadySettled);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckStatus::Stale);
     assert_eq!(effects.settled, [OffsetRange::one(first.offset())]);
 }
 
@@ -116,11 +116,11 @@ fn a_repeated_ack_is_known_for_the_latest_acks_only() {
     let (mut effects, end) = (Effects::default(), Offset(5_000_000));
     for lease in &leases {
         let acked = delivery.ack(Moment(0), &lease.ack_id, end, &mut effects);
-        assert_eq!(acked, AckOutcome::Settled);
+        assert_eq!(acked, AckStatus::Settled);
     }
     let (first, last) = (id_of(&leases), leases.last().unwrap().ack_id);
-    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckOutcome::Stale);
-    assert_eq!(delivery.ack(Moment(0), &last, end, &mut effects), AckOutcome::AlreadySettled);
+    assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckStatus::Stale);
+    assert_eq!(delivery.ack(Moment(0), &last, end, &mut effects), AckStatus::AlreadySettled);
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn acks_from_before_a_restart_are_kept_up_to_a_bound() {
     };
     let bound = EARLY_ACKS_MAX as u64;
     for offset in 0..bound {
-        assert_eq!(ack(&mut delivery, offset), AckOutcome::Provisional);
+        assert_eq!(ack(&mut delivery, offset), AckStatus::Provisional);
     }
-    assert_eq!(ack(&mut delivery, bound), AckOutcome::Stale);
+    assert_eq!(ack(&mut delivery, bound), AckStatus::Stale);
     let consumer = delivery.open_consumer(Flow::default());
     // A call does not pass over so many records at once.
     let leases = [lease(&mut delivery, consumer, 1), lease(&mut delivery, consumer, 1)].concat();
@@ -174,13 +174,13 @@ fn a_seek_ends_all_leases_and_voids_their_ids() {
     assert_eq!((delivery.outstanding(), delivery.next_wake()), (0, None));
     let mut effects = Effects::default();
     let acked = delivery.ack(Moment(0), &before, Offset(9), &mut effects);
-    assert_eq!(acked, AckOutcome::Stale);
-    assert_eq!(nack(&mut delivery, &before, &mut effects), ExtendOutcome::Stale);
+    assert_eq!(acked, AckStatus::Stale);
+    assert_eq!(nack(&mut delivery, &before, &mut effects), ExtendStatus::Stale);
     assert_eq!(effects, Effects::default());
     let after = lease(&mut delivery, consumer, 5);
     assert_eq!((after.len(), id_of(&after).offset()), (3, Offset(0)));
     let acked = delivery.ack(Moment(0), &id_of(&after), Offset(9), &mut effects);
-    assert_eq!(acked, AckOutcome::Settled);
+    assert_eq!(acked, AckStatus::Settled);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the rules allow and demand: who may be given what, which answers an ack may get.
 
-use domain::delivery::{AckOutcome, INDEXED_MAX};
+use domain::delivery::{AckStatus, INDEXED_MAX};
 use domain::policy::Poison;
 use domain::{Moment, Timestamp};
 
@@ -166,8 +166,8 @@ impl Naive {
 /// Which answers an ack may get.
 impl Naive {
     /// The answers that an ack with the id of `lease` may get now (C1, C2).
-    pub(crate) fn ack_outcomes(&self, now: Moment, lease: usize) -> Vec<AckOutcome> {
-        use AckOutcome::{AlreadySettled, Settled, Stale};
+    pub(crate) fn ack_statuses(&self, now: Moment, lease: usize) -> Vec<AckStatus> {
+        use AckStatus::{AlreadySettled, Settled, Stale};
         let given = &self.given[lease];
         let spot = &self.spots[given.offset];
         if given.is_void {
@@ -186,30 +186,30 @@ impl Naive {
         } else if spot.settled {
             vec![AlreadySettled]
         } else if spot.lane.is_none() {
-            self.free_ack_outcomes(lease)
+            self.free_ack_statuses(lease)
         } else {
-            self.lane_ack_outcomes(lease)
+            self.lane_ack_statuses(lease)
         }
     }
 
     /// A late id counts like any other. Nobody knows that a record has no lane before it is read.
-    fn free_ack_outcomes(&self, lease: usize) -> Vec<AckOutcome> {
+    fn free_ack_statuses(&self, lease: usize) -> Vec<AckStatus> {
         let given = &self.given[lease];
         let spot = &self.spots[given.offset];
-        let mut outcomes = vec![AckOutcome::Settled];
+        let mut statuses = vec![AckStatus::Settled];
         if given.epoch < self.epoch && !spot.is_known {
-            outcomes.push(AckOutcome::Provisional);
+            statuses.push(AckStatus::Provisional);
         }
         if given.regime < self.regime || self.is_lost(spot) {
-            outcomes.push(AckOutcome::Stale);
+            statuses.push(AckStatus::Stale);
         }
-        outcomes
+        statuses
     }
 
     /// In a lane only the current id counts, or one of before a restart if the lane was not
     /// delivered again since.
-    fn lane_ack_outcomes(&self, lease: usize) -> Vec<AckOutcome> {
-        use AckOutcome::{AlreadySettled, Provisional, Settled, Stale};
+    fn lane_ack_statuses(&self, lease: usize) -> Vec<AckStatus> {
+        use AckStatus::{AlreadySettled, Provisional, Settled, Stale};
         let given = &self.given[lease];
         let spot = &self.spots[given.offset];
         let counts = match self.before(given.offset) {
@@ -227,12 +227,12 @@ impl Naive {
         if given.epoch == self.epoch && given.regime == self.regime {
             return vec![Stale];
         }
-        let mut outcomes = vec![Settled, Provisional];
+        let mut statuses = vec![Settled, Provisional];
         let is_elder = given.regime < self.regime || given.has_come_back;
         if is_elder || self.is_touched(given.offset) {
-            outcomes.push(Stale);
+            statuses.push(Stale);
         }
-        outcomes
+        statuses
     }
 
     /// Whether the lane of `offset` was delivered again, or was held up, since the last restart.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::delivery::{
-    AckId, AckOutcome, Delivery, Effects, ExtendOutcome, Failure, Flow, Identity,
+    AckId, AckStatus, Delivery, Effects, ExtendStatus, Failure, Flow, Identity,
 };
 use domain::{Epoch, Now, Offset, Progress, SubscriptionId};
 
@@ -71,23 +71,23 @@ impl World {
 impl World {
     pub(crate) fn ack(&mut self, lease: usize) {
         let given = self.naive.given[lease];
-        let expected = self.naive.ack_outcomes(self.now.moment, lease);
+        let expected = self.naive.ack_statuses(self.now.moment, lease);
         let mut effects = Effects::default();
         let (now, end) = (self.now.moment, self.log.end());
-        let outcome = self.delivery.ack(now, &given.id, end, &mut effects);
-        tell(|| format!("    ack {lease} of {}: {outcome:?}", given.offset));
+        let status = self.delivery.ack(now, &given.id, end, &mut effects);
+        tell(|| format!("    ack {lease} of {}: {status:?}", given.offset));
         assert!(
-            expected.contains(&outcome),
-            "ack {lease} of {} is {outcome:?}, not one of {expected:?}: {:?}",
+            expected.contains(&status),
+            "ack {lease} of {} is {status:?}, not one of {expected:?}: {:?}",
             given.offset,
             self.naive.spots[given.offset]
         );
-        match outcome {
-            AckOutcome::Settled => {
+        match status {
+            AckStatus::Settled => {
                 self.naive.given[lease].is_confirmed = self.naive.settings.exactly_once;
                 self.naive.settle(given.offset);
             }
-            AckOutcome::Provisional => self.acked_provisionally(lease),
+            AckStatus::Provisional => self.acked_provisionally(lease),
             _ => assert_eq!(effects, Effects::default(), "nothing happened"),
         }
         let is_exactly_once = self.naive.settings.exactly_once;
@@ -109,23 +109,23 @@ impl World {
     fn ack_foreign(&mut self, lease: usize) {
         let (id, mut effects) = (self.naive.given[lease].id, Effects::default());
         let (now, end) = (self.now.moment, Offset(id.offset().0));
-        let outcome = self.delivery.ack(now, &id, end, &mut effects);
-        assert_eq!((outcome, &effects), (AckOutcome::Beyond, &Effects::default()));
+        let status = self.delivery.ack(now, &id, end, &mut effects);
+        assert_eq!((status, &effects), (AckStatus::Beyond, &Effects::default()));
         let identity = Identity { subscription: SubscriptionId(77), epoch: Epoch(u64::MAX) };
         let mut other = Delivery::new(identity, self.naive.settings.clone(), Progress::default());
         // Ids travel as text.
         let id = AckId::parse(&id.to_string()).unwrap();
-        let outcome = other.ack(now, &id, self.log.end(), &mut effects);
-        assert_eq!((outcome, &effects), (AckOutcome::Foreign, &Effects::default()));
+        let status = other.ack(now, &id, self.log.end(), &mut effects);
+        assert_eq!((status, &effects), (AckStatus::Foreign, &Effects::default()));
     }
 
     pub(crate) fn nack(&mut self, lease: usize) {
         let is_current = self.naive.is_current(self.now.moment, lease);
         let (id, mut effects) = (self.naive.given[lease].id, Effects::default());
-        let outcome = self.delivery.nack(self.now, &id, &Failure::NACK, &mut effects);
-        tell(|| format!("    nack {lease} of {}: {outcome:?}", id.offset()));
-        let expected = if is_current { ExtendOutcome::Returned } else { ExtendOutcome::Stale };
-        assert_eq!(outcome, expected, "nack {lease} of {}", id.offset());
+        let status = self.delivery.nack(self.now, &id, &Failure::NACK, &mut effects);
+        tell(|| format!("    nack {lease} of {}: {status:?}", id.offset()));
+        let expected = if is_current { ExtendStatus::Returned } else { ExtendStatus::Stale };
+        assert_eq!(status, expected, "nack {lease} of {}", id.offset());
         if is_current {
             self.naive.nack(self.now, lease);
         }
@@ -136,10 +136,10 @@ impl World {
     fn give_back(&mut self, lease: usize) {
         let is_current = self.naive.is_current(self.now.moment, lease);
         let (id, mut effects) = (self.naive.given[lease].id, Effects::default());
-        let outcome = self.delivery.give_back(self.now, &id, &mut effects);
-        tell(|| format!("    give back {lease} of {}: {outcome:?}", id.offset()));
-        let expected = if is_current { ExtendOutcome::Returned } else { ExtendOutcome::Stale };
-        assert_eq!(outcome, expected, "give back {lease} of {}", id.offset());
+        let status = self.delivery.give_back(self.now, &id, &mut effects);
+        tell(|| format!("    give back {lease} of {}: {status:?}", id.offset()));
+        let expected = if is_current { ExtendStatus::Returned } else { ExtendStatus::Stale };
+        assert_eq!(status, expected, "give back {lease} of {}", id.offset());
         if is_current {
             self.naive.come_back(self.naive.given[lease].offset);
         }
@@ -150,17 +150,17 @@ impl World {
     fn extend(&mut self, lease: usize, ticks: u32) {
         let is_current = self.naive.is_current(self.now.moment, lease);
         let (id, by, mut effects) = (self.naive.given[lease].id, TICK * ticks, Effects::default());
-        let outcome = self.delivery.extend(self.now, &id, by, &mut effects);
-        tell(|| format!("    extend {lease} of {}: {outcome:?}", id.offset()));
+        let status = self.delivery.extend(self.now, &id, by, &mut effects);
+        tell(|| format!("    extend {lease} of {}: {status:?}", id.offset()));
         let expected = match ticks {
-            _ if !is_current => ExtendOutcome::Stale,
-            0 => ExtendOutcome::Returned,
-            _ => ExtendOutcome::Extended,
+            _ if !is_current => ExtendStatus::Stale,
+            0 => ExtendStatus::Returned,
+            _ => ExtendStatus::Extended,
         };
-        assert_eq!(outcome, expected, "extend {lease} of {}", id.offset());
-        match outcome {
-            ExtendOutcome::Returned => self.naive.nack(self.now, lease),
-            ExtendOutcome::Extended => self.naive.extend(self.now.moment, lease, by),
+        assert_eq!(status, expected, "extend {lease} of {}", id.offset());
+        match status {
+            ExtendStatus::Returned => self.naive.nack(self.now, lease),
+            ExtendStatus::Extended => self.naive.extend(self.now.moment, lease, by),
             _ => assert_eq!(effects, Effects::default(), "nothing happened"),
         }
         self.finish(effects, Urgency::Ride);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::delivery::{
-    AckId, AckOutcome, ConsumerId, Delivery, Effects, Failure, Flow, INDEXED_MAX, Identity,
+    AckId, AckStatus, ConsumerId, Delivery, Effects, Failure, Flow, INDEXED_MAX, Identity,
     LaneView, Lease, LeaseRequest, LeaseStatus, Ordering, Settings,
 };
 use domain::{
@@ -296,8 +296,8 @@ impl Stage {
             count += out.len();
             for lease in &out {
                 let (now, end) = (self.now.moment, self.log.end());
-                let outcome = self.delivery.ack(now, &lease.ack_id, end, effects);
-                assert_eq!(outcome, AckOutcome::Settled, "{lease:?}");
+                let status = self.delivery.ack(now, &lease.ack_id, end, effects);
+                assert_eq!(status, AckStatus::Settled, "{lease:?}");
             }
             if out.is_empty() && status != LeaseStatus::More {
                 effects.returned = 0;

@@ -216,7 +216,9 @@ fn tell(shared: &Shared, serial: u64) {
 
 impl AttemptHistory for Store {
     fn known(&self) -> Future<Result<KnownAttempts>> {
-        blocking(&self.shared, |shared| shared.keeper.for_database(|| shared.attempts.known()))
+        blocking(&self.shared, |shared| {
+            shared.preallocator.for_database(|| shared.attempts.known())
+        })
     }
 
     fn append(
@@ -233,13 +235,13 @@ impl AttemptHistory for Store {
         query: AttemptQuery,
     ) -> Future<Result<AttemptPage>> {
         blocking(&self.shared, move |shared| {
-            shared.keeper.for_database(|| shared.attempts.list(subscription, &query))
+            shared.preallocator.for_database(|| shared.attempts.list(subscription, &query))
         })
     }
 
     fn forget(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<()>> {
         blocking(&self.shared, move |shared| {
-            shared.keeper.for_database(|| shared.attempts.forget(&subscriptions))
+            shared.preallocator.for_database(|| shared.attempts.forget(&subscriptions))
         })
     }
 }

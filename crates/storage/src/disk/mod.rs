@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `format`, `scan` | the bytes on disk; walking through them |
 //! | `queue`, `group`, `committer` | from a commit to a durable, visible group |
-//! | `wal`, `keeper` | log files, files made ahead, the reserve for a full disk |
+//! | `wal`, `preallocator` | log files, files made ahead, the reserve for a full disk |
 //! | `topic`, `tail`, `index`, `segments`, `read` | where a topic's records are; reading them |
 //! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
 //! | `salvage` | what is still good in a damaged stretch of the log |
@@ -44,9 +44,9 @@ mod format;
 pub mod fuzzing;
 mod group;
 mod index;
-mod keeper;
 mod outgoing;
 mod pending;
+mod preallocator;
 mod private;
 mod queue;
 mod read;
@@ -239,7 +239,7 @@ fn open_with(
 ) -> Result<Opened> {
     let options = options.within_bounds();
     let room = Arc::new(tokio::sync::Notify::new());
-    let keeper = Arc::new(keeper::Keeper::new(
+    let preallocator = Arc::new(preallocator::Preallocator::new(
         Arc::clone(&disk),
         options.wal_segment_bytes,
         options.reserve_bytes,
@@ -247,14 +247,14 @@ fn open_with(
     ));
     let attempts = database.with_file_name(attempts::FILE);
     let attempts = attempts::History::new(attempts, options.attempt_bytes_max);
-    let database = open_database(database, &keeper)?;
-    let mut recovered = recovery::recover(disk.as_ref(), &database, &keeper)?;
+    let database = open_database(database, &preallocator)?;
+    let mut recovered = recovery::recover(disk.as_ref(), &database, &preallocator)?;
     let is_copy = database.is_copy()?;
     if is_copy {
-        recovery::begin_file(disk.as_ref(), &keeper, &mut recovered)?;
+        recovery::begin_file(disk.as_ref(), &preallocator, &mut recovered)?;
     }
     let unsynced = (options.durability == Durability::Os).then_some(recovered.number + 1);
-    let opens = keeper.for_database(|| database.raise_opens(unsynced))?;
+    let opens = preallocator.for_database(|| database.raise_opens(unsynced))?;
     let serial = database.serial()?;
     let recovery = recovered.report;
     let parts = store::Parts {
@@ -262,7 +262,7 @@ fn open_with(
         disk,
         database,
         attempts,
-        keeper,
+        preallocator,
         room,
         lock,
         opens,
@@ -281,14 +281,17 @@ fn open_with(
 
 /// SQLite needs some space to open its files. On a full disk it gets what an earlier process had
 /// set aside for such a day.
-fn open_database(path: &Path, keeper: &keeper::Keeper) -> Result<database::Database> {
+fn open_database(
+    path: &Path,
+    preallocator: &preallocator::Preallocator,
+) -> Result<database::Database> {
     match database::Database::open(path) {
         Err(error) if database::may_want_space(&error) => {
-            if !keeper.clear().map_err(scan::unavailable)? {
+            if !preallocator.clear().map_err(scan::unavailable)? {
                 return Err(error);
             }
             tracing::warn!(%error, "the definitions were opened with space from the reserve");
-            keeper.for_database(|| database::Database::open(path))
+            preallocator.for_database(|| database::Database::open(path))
         }
         other => other,
     }

@@ -7,7 +7,7 @@ use domain::{Offset, OffsetRange, Timestamp};
 
 use super::blocks::Blocks;
 use super::format::{AppendFrame, RECORD_HEADER, RecordHead, lost_record};
-use super::keeper::Keeper;
+use super::preallocator::Preallocator;
 use super::seam::Disk;
 use super::segments::{FOLDER, MARK_BYTES, Mark, Segment};
 use super::store::Shared;
@@ -28,7 +28,7 @@ pub(super) struct Mover<'store> {
 impl Mover<'_> {
     /// Returns when everything handed over is written, from the reserve if need be.
     fn settle(&mut self) -> Result<()> {
-        with_reserve(&self.shared.keeper, WRITE_BYTES_MAX, || self.behind.wait())
+        with_reserve(&self.shared.preallocator, WRITE_BYTES_MAX, || self.behind.wait())
     }
 }
 
@@ -250,7 +250,7 @@ impl Building {
         let name = Segment::file_name(topic.id, first);
         // An earlier move that was not completed may have left a file of that name.
         shared.files.forget(&name);
-        let blocks = with_reserve(&shared.keeper, 1 << 20, || {
+        let blocks = with_reserve(&shared.preallocator, 1 << 20, || {
             let reader = shared.disk.create(&name)?;
             Blocks::new(shared.disk.open_for_blocks(&name)?, reader.as_ref(), 0, bytes)
         })?;
@@ -297,7 +297,7 @@ impl Building {
 }
 
 fn write(blocks: &mut Blocks, mover: &mut Mover<'_>) -> Result<()> {
-    with_reserve(&mover.shared.keeper, WRITE_BYTES_MAX, || blocks.write(&mut mover.behind))
+    with_reserve(&mover.shared.preallocator, WRITE_BYTES_MAX, || blocks.write(&mut mover.behind))
 }
 
 /// Makes the names of new segment files durable.
@@ -307,14 +307,14 @@ pub(super) fn sync_names(disk: &dyn Disk) -> Result<()> {
 
 /// Does something that must go on though the disk is full: from the reserve, if need be.
 pub(super) fn with_reserve<T>(
-    keeper: &Keeper,
+    preallocator: &Preallocator,
     bytes: u64,
     mut act: impl FnMut() -> io::Result<T>,
 ) -> Result<T> {
     loop {
         match act() {
             Err(error) if is_full(&error) => {
-                if !keeper.release(bytes) {
+                if !preallocator.release(bytes) {
                     return Err(Error::Full);
                 }
             }

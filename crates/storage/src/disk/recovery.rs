@@ -12,8 +12,8 @@ use super::Recovery;
 use super::database::{Database, Stored};
 use super::format::{AppendFrame, BLOCK, BLOCK_BYTES, Frame, RecordHead, to_u32, to_usize};
 use super::index::Span;
-use super::keeper::{Keeper, fill_with_zeros};
 use super::pending::Pending;
+use super::preallocator::{Preallocator, fill_with_zeros};
 use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
 use super::seam::Disk;
 use super::segments;
@@ -36,9 +36,13 @@ pub(super) struct Recovered {
 }
 
 /// Opens the log that `database` stands for, or begins one.
-pub(super) fn recover(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<Recovered> {
+pub(super) fn recover(
+    disk: &dyn Disk,
+    database: &Database,
+    preallocator: &Preallocator,
+) -> Result<Recovered> {
     if database.format()?.is_none() {
-        return begin_store(disk, database, keeper);
+        return begin_store(disk, database, preallocator);
     }
     let stored = database.stored()?;
     let Found { replay, files, stale, orphans } = inspect(disk, &stored)?;
@@ -49,7 +53,7 @@ pub(super) fn recover(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> 
     for orphan in orphans {
         disk.remove(&format!("{}/{orphan}", segments::FOLDER)).map_err(unavailable)?;
     }
-    keeper.start().map_err(unavailable)?;
+    preallocator.start().map_err(unavailable)?;
     Ok(replay.into_recovered(files, stored.checkpoint.0))
 }
 
@@ -100,15 +104,19 @@ fn check_unbegun(disk: &dyn Disk) -> Result<()> {
 }
 
 /// The first start. The database is completed last, so a start that was cut short is repeated.
-fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<Recovered> {
+fn begin_store(
+    disk: &dyn Disk,
+    database: &Database,
+    preallocator: &Preallocator,
+) -> Result<Recovered> {
     check_unbegun(disk)?;
-    keeper.start().map_err(unavailable)?;
-    let free = keeper.first_file();
+    preallocator.start().map_err(unavailable)?;
+    let free = preallocator.first_file();
     let file = free
         .and_then(|free| begin(disk, &free, FIRST, 1, |act| act()))
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
     let stored = Stored { secret: salt(), ..Stored::default() };
-    keeper.for_database(|| database.complete(FIRST, stored.secret))?;
+    preallocator.for_database(|| database.complete(FIRST, stored.secret))?;
     let files = vec![Arc::new(file)];
     Ok(Replay::new(&stored, &files).into_recovered(files, 0))
 }
@@ -116,14 +124,14 @@ fn begin_store(disk: &dyn Disk, database: &Database, keeper: &Keeper) -> Result<
 /// Goes on in a new log file, so that a trim can empty all others. An empty one is as good.
 pub(super) fn begin_file(
     disk: &dyn Disk,
-    keeper: &Keeper,
+    preallocator: &Preallocator,
     recovered: &mut Recovered,
 ) -> Result<()> {
     let Some(last) = recovered.files.last().filter(|_| recovered.at > BLOCK_BYTES) else {
         return Ok(());
     };
     let (sequence, first_group) = (last.header.sequence + 1, recovered.number + 1);
-    let file = keeper
+    let file = preallocator
         .first_file()
         .and_then(|free| begin(disk, &free, sequence, first_group, |act| act()))
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;

@@ -14,8 +14,8 @@ use super::committer::Committer;
 use super::database::{Database, Meta, TopicRow, put_meta, put_topic};
 use super::files::Files;
 use super::group::tail_groups_bytes;
-use super::keeper::Keeper;
 use super::pending::Pending;
+use super::preallocator::Preallocator;
 use super::queue::Queue;
 use super::real::FolderLock;
 use super::recovery::Recovered;
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub database: Database,
     pub attempts: History,
-    pub keeper: Arc<Keeper>,
+    pub preallocator: Arc<Preallocator>,
     pub wal: Arc<Wal>,
     pub files: Files,
     pub topics: Topics,
@@ -71,7 +71,7 @@ pub(super) struct Parts {
     pub disk: Arc<dyn Disk>,
     pub database: Database,
     pub attempts: History,
-    pub keeper: Arc<Keeper>,
+    pub preallocator: Arc<Preallocator>,
     pub room: Arc<Notify>,
     pub lock: Option<FolderLock>,
     /// How often the store was opened, this time included.
@@ -107,7 +107,7 @@ impl Store {
             disk: Arc::clone(&parts.disk),
             database: parts.database,
             attempts: parts.attempts,
-            keeper: Arc::clone(&parts.keeper),
+            preallocator: Arc::clone(&parts.preallocator),
             wal: Arc::clone(&wal),
             topics: recovered.topics,
             pending: Mutex::new(recovered.pending),
@@ -129,7 +129,7 @@ impl Store {
         let writer = Writer {
             disk: parts.disk,
             wal,
-            keeper: parts.keeper,
+            preallocator: parts.preallocator,
             active,
             at: recovered.at,
             number: recovered.number,
@@ -138,9 +138,9 @@ impl Store {
         };
         shared.figures.log_bytes.store(shared.wal.bytes(), Ordering::Relaxed);
         let store = Self { shared, threads: Mutex::default() };
-        let keeper = Arc::clone(&store.shared.keeper);
+        let preallocator = Arc::clone(&store.shared.preallocator);
         let committer = Committer::new(Arc::clone(&store.shared), writer);
-        store.spawn("log-keeper", move || keeper.run())?;
+        store.spawn("log-prealloc", move || preallocator.run())?;
         store.spawn("log-committer", move || committer.run())?;
         Ok(store)
     }
@@ -156,12 +156,12 @@ impl Store {
         let shared = &self.shared;
         let closed = unavailable(io::Error::other("the store was closed"));
         shared.queue.stop(closed.clone());
-        shared.keeper.close_soon();
+        shared.preallocator.close_soon();
         let mut threads = self.threads.lock();
-        // The committer first: it may still need the keeper.
+        // The committer first: it may still need the preallocator.
         while let Some(thread) = threads.pop() {
             if threads.is_empty() {
-                shared.keeper.close();
+                shared.preallocator.close();
             }
             if thread.join().is_err() {
                 tracing::error!("a thread of the log panicked");
@@ -189,7 +189,7 @@ impl Shared {
     /// Queues a commit.
     pub(super) fn commit(&self, commit: Commit) -> Receipt {
         let durable = Position(self.position.load(Ordering::Acquire));
-        self.queue.commit(commit, self.keeper.is_full(), durable)
+        self.queue.commit(commit, self.preallocator.is_full(), durable)
     }
 
     /// `Err` once nothing is written any more.
@@ -200,7 +200,7 @@ impl Shared {
     /// Whether appends may be queued now.
     pub(super) fn has_room(&self) -> Result<bool> {
         self.check_open()?;
-        if self.keeper.is_full() {
+        if self.preallocator.is_full() {
             return Err(Error::Full);
         }
         Ok(self.queue.bytes() < self.options.queue_bytes_max && self.has_log_room())
@@ -260,7 +260,7 @@ impl Shared {
         &self,
         change: impl Fn(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        self.keeper.for_database(|| {
+        self.preallocator.for_database(|| {
             self.check_open()?;
             let position = self.position.load(Ordering::Acquire);
             self.sync_unsynced()?;

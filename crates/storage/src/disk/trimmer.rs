@@ -24,7 +24,7 @@ const GATHERED_BYTES_MAX: usize = 16 << 20;
 /// Frees what `keep` allows, oldest log file first, then segments.
 pub(super) fn trim(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
     let _one_at_a_time = shared.trimming.lock();
-    let _spending = shared.keeper.spend();
+    let _spending = shared.preallocator.spend();
     shared.pressed.store(false, Ordering::Relaxed);
     let mut trimmed = Trimmed::default();
     let mut mover = Mover { shared, behind: WriteBehind::default() };
@@ -72,8 +72,9 @@ fn move_file(
     }
     trimmed.bytes_freed += file.header.length;
     shared.wal.retire(file);
-    let keeper = &shared.keeper;
-    if let Err(error) = if is_damaged { keeper.set_aside(file) } else { keeper.recycle(file) } {
+    let preallocator = &shared.preallocator;
+    let freed = if is_damaged { preallocator.set_aside(file) } else { preallocator.recycle(file) };
+    if let Err(error) = freed {
         // SQLite says that it is not needed; the next start removes it.
         tracing::warn!(file = file.name(), %error, "cannot reuse a log file");
     }

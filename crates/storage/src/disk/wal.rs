@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use super::descriptors::is_scarce;
 use super::format::{BLOCK_BYTES, FileHeader, finish_group};
 use super::group::Sealed;
-use super::keeper::{FreeFile, Keeper};
+use super::preallocator::{FreeFile, Preallocator};
 use super::seam::{Disk, File};
 
 /// The folder of live log files.
@@ -137,7 +137,7 @@ pub(super) struct Written {
 pub(super) struct Writer {
     pub disk: Arc<dyn Disk>,
     pub wal: Arc<Wal>,
-    pub keeper: Arc<Keeper>,
+    pub preallocator: Arc<Preallocator>,
     /// The file that is being written.
     pub active: Arc<WalFile>,
     /// Where the next group goes.
@@ -172,7 +172,7 @@ impl Writer {
         self.wal.active_bytes.store(self.at, Ordering::Release);
         if !self.asked && self.at > self.active.header.length / 16 {
             self.asked = true;
-            self.keeper.want_file();
+            self.preallocator.want_file();
         }
         Ok(written)
     }
@@ -184,11 +184,11 @@ impl Writer {
         loop {
             match act() {
                 Err(error) if is_full(&error) => {
-                    spending.get_or_insert_with(|| self.keeper.spend());
-                    self.keeper.wait_for_space(bytes).map_err(|()| error)?;
+                    spending.get_or_insert_with(|| self.preallocator.spend());
+                    self.preallocator.wait_for_space(bytes).map_err(|()| error)?;
                 }
                 Err(error) if is_scarce(&error) => {
-                    self.keeper.wait_a_moment().map_err(|()| error)?;
+                    self.preallocator.wait_a_moment().map_err(|()| error)?;
                 }
                 other => return other,
             }
@@ -200,7 +200,7 @@ impl Writer {
             // SQLite relies on what is in a file that is not the last.
             self.active.file.sync()?;
         }
-        let free = self.keeper.take_file(BLOCK_BYTES + group_bytes)?;
+        let free = self.preallocator.take_file(BLOCK_BYTES + group_bytes)?;
         let sequence = self.active.header.sequence + 1;
         let patiently = |act: &dyn Fn() -> io::Result<()>| self.patiently(BLOCK_BYTES, act);
         let disk = self.disk.as_ref();

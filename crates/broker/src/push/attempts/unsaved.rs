@@ -19,7 +19,7 @@ impl Numbers {
     }
 
     /// Gives only numbers greater than `last` from now on.
-    pub(super) fn pass(&self, last: u64) {
+    pub(super) fn raise_above(&self, last: u64) {
         self.0.fetch_max(last.saturating_add(1), Ordering::Relaxed);
     }
 }

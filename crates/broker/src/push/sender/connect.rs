@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::allowance::{Allowance, within};
-use super::line::Line;
+use super::connection::Connection;
 use super::permits::Permits;
 use super::pool::Pool;
 use super::resolve::{Lookup, Resolver};
@@ -87,7 +87,7 @@ impl Connector {
         &self,
         endpoint: &Endpoint,
         allowance: &mut Allowance<'_>,
-    ) -> Result<Box<Line>, NoAnswer> {
+    ) -> Result<Box<Connection>, NoAnswer> {
         let (host, timeout) = (endpoint.host(), allowance.timeout());
         let addresses = self.vetted(endpoint, allowance).await?;
         let place = allowance.wait(self.sockets.take(|| self.pool.make_room())).await.flatten();
@@ -123,14 +123,14 @@ impl Connector {
         endpoint: &Endpoint,
         addresses: &[SocketAddr],
         place: Place,
-    ) -> Result<Box<Line>, NoAnswer> {
+    ) -> Result<Box<Connection>, NoAnswer> {
         // One bound for TCP and TLS together: so long is a permit held.
         let until = self.clock.now().plus(self.connect_timeout);
         let (socket, address) = self.reach(endpoint, addresses, place, until).await?;
         let stream = self.secure(endpoint, socket, address, until).await?;
         let host = host_header(endpoint);
         let host = host.map_err(|problem| trouble::connect(endpoint, addresses, &problem))?;
-        Ok(Box::new(Line::new(stream, address, host)))
+        Ok(Box::new(Connection::new(stream, address, host)))
     }
 
     async fn reach(

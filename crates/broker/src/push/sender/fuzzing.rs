@@ -1,9 +1,13 @@
 //! Any bytes as an endpoint's answer.
 
 use bytes::BytesMut;
+use domain::Timestamp;
+use domain::push::{Class, Outcome, Success};
 
 use super::body::{Body, Reading};
 use super::head;
+use crate::push::exchange::{ANSWER_BYTES_MAX, Answer};
+use crate::push::outcome::classify;
 
 /// The first byte says in how small pieces the rest comes; what is read must not depend on it.
 pub fn answer(input: &[u8]) -> String {
@@ -36,7 +40,31 @@ fn read(bytes: &[u8], piece: usize) -> String {
         read.extend_from_slice(more);
         reading = body.take(&mut read);
     }
-    let (status, is_kept, kept) = (head.status, head.is_kept, body.into_bytes());
-    assert!(kept.len() <= crate::push::exchange::ANSWER_BYTES_MAX);
-    format!("{status} {:?} {is_kept} {reading:?} {kept:?}", head.headers)
+    let (status, is_kept, body) = (head.status, head.is_kept, body.into_bytes());
+    assert!(body.len() <= ANSWER_BYTES_MAX);
+    let said = format!("{status} {:?} {is_kept} {reading:?} {body:?}", head.headers);
+    let address = ([127, 0, 0, 1], 80).into();
+    let answer = Answer { status, headers: head.headers, body, address };
+    format!("{said} {:?}", acked(answer))
+}
+
+/// How many messages an answer acks, alone and as that to a batch, or how it failed.
+fn acked(answer: Answer) -> [Result<usize, Class>; 2] {
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+    let answer = Ok(answer);
+    [(1, false), (10, true)].map(|(sent, is_batch)| {
+        match classify(&answer, Success::Google, sent, is_batch, NOW) {
+            Outcome::Acked { count, .. } => {
+                assert!((1..=sent).contains(&count), "{count} of {sent} are acked");
+                Ok(count)
+            }
+            Outcome::Failed { class, failure, .. } => {
+                let message = failure.message.unwrap_or_default();
+                assert!(message.len() <= 1_024 && !message.chars().any(char::is_control));
+                assert_ne!(class, Class::Ok);
+                Err(class)
+            }
+            Outcome::Unsent(_) | Outcome::PutOff => panic!("there was an answer"),
+        }
+    })
 }

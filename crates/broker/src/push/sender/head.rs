@@ -48,29 +48,29 @@ pub(super) fn parse(read: &[u8]) -> Result<Option<Head>, BadHead> {
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
     let status = status.map_err(|_| BadHead::NotHttp("its status is no number from 100 to 999"))?;
     let is_old = response.version == Some(0);
-    let mut lines = Lines { is_kept: !is_old, ..Lines::default() };
+    let mut said = BodyHeaders { is_kept: !is_old, ..BodyHeaders::default() };
     let mut kept = HeaderMap::new();
     for header in response.headers.iter() {
-        lines.note(header)?;
+        said.note(header)?;
         let name = HeaderName::from_bytes(header.name.as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(header.value)) {
             kept.append(name, value);
         }
     }
-    let (framing, is_kept) = lines.framing(status);
+    let (framing, is_kept) = said.framing(status);
     Ok(Some(Head { status, headers: kept, framing, is_kept, bytes }))
 }
 
 /// What the headers say about body and connection.
 #[derive(Default)]
-struct Lines {
+struct BodyHeaders {
     is_kept: bool,
     length: Option<u64>,
     is_encoded: bool,
     is_chunked: bool,
 }
 
-impl Lines {
+impl BodyHeaders {
     fn note(&mut self, header: &httparse::Header<'_>) -> Result<(), BadHead> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         if is("content-length") {

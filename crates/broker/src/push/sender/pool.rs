@@ -9,7 +9,7 @@ use domain::Moment;
 use domain::push::Endpoint;
 use parking_lot::Mutex;
 
-use super::line::Line;
+use super::connection::Connection;
 use super::sockets::Sockets;
 use crate::clock::Clock;
 use crate::spawn;
@@ -36,7 +36,7 @@ struct Shelves {
 }
 
 struct Kept {
-    line: Box<Line>,
+    connection: Box<Connection>,
     since: Moment,
 }
 
@@ -51,25 +51,25 @@ impl Pool {
     }
 
     /// The connection to the endpoint's host that was used last and is still open.
-    pub(super) fn take(&self, endpoint: &Endpoint) -> Option<Box<Line>> {
+    pub(super) fn take(&self, endpoint: &Endpoint) -> Option<Box<Connection>> {
         loop {
-            let mut line = self.shelves.lock().pop(endpoint)?;
-            if line.is_open() {
-                return Some(line);
+            let mut connection = self.shelves.lock().pop(endpoint)?;
+            if connection.is_open() {
+                return Some(connection);
             }
         }
     }
 
     /// Keeps a connection for the next request, unless the endpoint is not through with the last
     /// one, or has said more than was asked.
-    pub(super) fn put(self: &Arc<Self>, endpoint: &Endpoint, line: Box<Line>) {
-        if self.idle_max == 0 || !line.is_ready() {
+    pub(super) fn put(self: &Arc<Self>, endpoint: &Endpoint, connection: Box<Connection>) {
+        if self.idle_max == 0 || !connection.is_ready() {
             return;
         }
         let since = self.clock.now();
         let mut closed = Vec::new();
         let mut shelves = self.shelves.lock();
-        shelves.push(endpoint, Kept { line, since });
+        shelves.push(endpoint, Kept { connection, since });
         if shelves.kept > self.idle_max {
             closed = shelves.close_oldest(self.idle_max - self.idle_max / 8);
         } else if self.sockets.are_wanted() {
@@ -132,11 +132,11 @@ async fn sweep(pool: Weak<Pool>) {
 }
 
 impl Shelves {
-    fn pop(&mut self, endpoint: &Endpoint) -> Option<Box<Line>> {
+    fn pop(&mut self, endpoint: &Endpoint) -> Option<Box<Connection>> {
         let by_host = self.by_port.get_mut(&(endpoint.is_secure(), endpoint.port()))?;
         let kept = by_host.get_mut(endpoint.host())?.pop()?;
         self.kept -= 1;
-        Some(kept.line)
+        Some(kept.connection)
     }
 
     fn push(&mut self, endpoint: &Endpoint, kept: Kept) {

@@ -1,5 +1,5 @@
 //! The addresses of hosts. Names are looked up by the system, in its own threads, once for all who
-//! wait, and the outcome is kept for seconds.
+//! wait, and what was found is kept for seconds.
 
 use std::collections::HashMap;
 use std::io;
@@ -70,7 +70,7 @@ enum State {
     /// Others go first.
     Waiting,
     Begun,
-    /// Its outcome counts until then.
+    /// What was found counts until then.
     Known(Result<Addresses, NoAddress>, Moment),
 }
 
@@ -152,7 +152,7 @@ impl Resolver {
     }
 }
 
-/// Whether the outcome still counts, or is still to come.
+/// Whether what was found still counts, or is still to come.
 fn is_good(state: &watch::Receiver<State>, now: Moment) -> bool {
     match &*state.borrow() {
         State::Known(_, until) => now < *until,

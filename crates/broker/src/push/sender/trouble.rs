@@ -5,12 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use domain::push::Endpoint;
+use domain::push::{Class, Endpoint};
 
+use super::connection::Unanswered;
 use super::head::BadHead;
-use super::line::Unanswered;
 use super::resolve::NoAddress;
-use crate::push::exchange::{Class, NoAnswer};
+use crate::push::exchange::NoAnswer;
 
 /// What an endpoint was too slow with.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Leasing fresh records, and keeping those that may not go yet.
 
-use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX, Stop};
-use crate::delivery::failure::Verdict;
+use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX};
 use crate::delivery::lane::LaneId;
+use crate::delivery::readiness::Readiness;
 use crate::delivery::returned::{Back, Standing};
 use crate::delivery::{LeaseStatus, Read, Source};
 use crate::offset::{Offset, OffsetRange, Record};
@@ -12,11 +12,11 @@ impl Handout<'_> {
         &mut self,
         records_max: usize,
         source: &mut dyn Source,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LeaseStatus> {
         let delivery = &mut *self.delivery;
         if delivery.indexed() >= self.request.indexed_max {
             delivery.is_stalled = true;
-            return Err(Stop::Status(LeaseStatus::Drained));
+            return Err(LeaseStatus::Drained);
         }
         let from = delivery.progress.next_unacked(delivery.fresh);
         // The more was passed over, the more is read at a time.
@@ -27,20 +27,20 @@ impl Handout<'_> {
                 let within = OffsetRange { from, to: covered.to };
                 if within.is_empty() {
                     // A source that has nothing to say must not keep us asking.
-                    return Err(Stop::Status(LeaseStatus::Drained));
+                    return Err(LeaseStatus::Drained);
                 }
-                let (at, outcome) = self.take(within, records, &damaged, Self::offer_fresh);
+                let (at, taken) = self.take(within, records, &damaged, Self::offer_fresh);
                 self.delivery.fresh = self.delivery.fresh.max(at);
                 self.delivery.note_read();
-                outcome
+                taken
             }
-            Read::Elsewhere => Err(Stop::Status(LeaseStatus::Wanted(from))),
-            Read::AtEnd => Err(Stop::Status(LeaseStatus::Drained)),
+            Read::Elsewhere => Err(LeaseStatus::Wanted(from)),
+            Read::AtEnd => Err(LeaseStatus::Drained),
         }
     }
 
     /// Leases a record, keeps it for later, passes it over, or stops in front of it.
-    fn offer_fresh(&mut self, record: Record) -> Result<(), Stop> {
+    fn offer_fresh(&mut self, record: Record) -> Result<(), LeaseStatus> {
         let offset = record.offset;
         if self.delivery.progress.is_acked(offset) {
             self.passed += 1;
@@ -63,9 +63,10 @@ impl Handout<'_> {
     }
 
     /// A record without a lane that was tried before a restart.
-    fn offer_tried(&mut self, record: Record, failed: u32) -> Result<(), Stop> {
+    fn offer_tried(&mut self, record: Record, failed: u32) -> Result<(), LeaseStatus> {
         let offset = record.offset;
-        if let Verdict::Go = self.delivery.judge(self.now, offset, failed, false, false) {
+        let readiness = self.delivery.readiness(self.now, offset, failed, false, false);
+        if readiness == Readiness::Ready {
             self.check_fits(&record)?;
             self.grant(record, failed, None);
             return Ok(());
@@ -76,15 +77,20 @@ impl Handout<'_> {
         Ok(())
     }
 
-    fn offer_in_lane(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), Stop> {
+    fn offer_in_lane(
+        &mut self,
+        id: LaneId,
+        record: Record,
+        failed: u32,
+    ) -> Result<(), LeaseStatus> {
         let offset = record.offset;
         let consumer = self.request.consumer;
         let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
-        let verdict = self.delivery.judge(self.now, offset, failed, false, true);
-        if lane.admits(consumer) && matches!(verdict, Verdict::Go) {
-            if let Err(stop) = self.check_fits(&record) {
+        let readiness = self.delivery.readiness(self.now, offset, failed, false, true);
+        if lane.admits(consumer) && readiness == Readiness::Ready {
+            if let Err(status) = self.check_fits(&record) {
                 self.delivery.lanes.close_if_idle(id);
-                return Err(stop);
+                return Err(status);
             }
             self.delivery.lanes.push_leased(id, offset, failed, consumer);
             self.grant(record, failed, Some(id));

@@ -1,13 +1,17 @@
 //! Leasing records of a lane that waited.
 
-use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX, Stop};
+use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX};
 use crate::delivery::lane::{Hold, LaneId};
 use crate::delivery::{LeaseStatus, Read, Source};
 use crate::offset::{Offset, OffsetRange, Record};
 
 impl Handout<'_> {
     /// Leases the lane's next record, or takes up more of a lane whose records are not indexed.
-    pub(super) fn serve_lane(&mut self, id: LaneId, source: &mut dyn Source) -> Result<(), Stop> {
+    pub(super) fn serve_lane(
+        &mut self,
+        id: LaneId,
+        source: &mut dyn Source,
+    ) -> Result<(), LeaseStatus> {
         let Some(lane) = self.delivery.lanes.get(id) else { return Ok(()) };
         match (lane.next(), lane.more_from) {
             (Some((offset, failed)), _) => self.serve_next(id, offset, failed, source),
@@ -22,11 +26,11 @@ impl Handout<'_> {
         offset: Offset,
         failed: u32,
         source: &mut dyn Source,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LeaseStatus> {
         let (records, damaged) = match source.read(offset, 1, self.bytes_room()) {
             Read::Records { records, damaged, .. } => (records, damaged),
-            Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(offset))),
-            Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+            Read::Elsewhere => return Err(LeaseStatus::Wanted(offset)),
+            Read::AtEnd => return Err(LeaseStatus::Drained),
         };
         match records.into_iter().next().filter(|record| record.offset == offset) {
             Some(record) if self.is_open(&record) => self.offer_next(id, record, failed),
@@ -43,7 +47,7 @@ impl Handout<'_> {
         }
     }
 
-    fn offer_next(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), Stop> {
+    fn offer_next(&mut self, id: LaneId, record: Record, failed: u32) -> Result<(), LeaseStatus> {
         self.check_fits(&record)?;
         self.delivery.lanes.lease_next(id, self.request.consumer);
         self.grant(record, failed, Some(id));
@@ -58,12 +62,12 @@ impl Handout<'_> {
         id: LaneId,
         from: Offset,
         source: &mut dyn Source,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LeaseStatus> {
         let (covered, records, damaged) =
             match source.read(from, READ_AHEAD_MAX, READ_AHEAD_BYTES_MAX) {
                 Read::Records { covered, records, damaged } => (covered, records, damaged),
-                Read::Elsewhere => return Err(Stop::Status(LeaseStatus::Wanted(from))),
-                Read::AtEnd => return Err(Stop::Status(LeaseStatus::Drained)),
+                Read::Elsewhere => return Err(LeaseStatus::Wanted(from)),
+                Read::AtEnd => return Err(LeaseStatus::Drained),
             };
         let fresh = self.delivery.fresh;
         let within = OffsetRange { from, to: covered.to.min(fresh) };

@@ -40,12 +40,12 @@ pub(super) struct FreeFile {
 }
 
 /// Makes files ahead and watches over the reserve.
-pub(super) struct Keeper {
+pub(super) struct Preallocator {
     disk: Arc<dyn Disk>,
     file_bytes: u64,
     reserve_bytes: u64,
     state: Mutex<State>,
-    /// Wakes the keeper's own thread.
+    /// Wakes the preallocator's own thread.
     work: Condvar,
     /// Wakes the committer.
     ready: Condvar,
@@ -82,7 +82,7 @@ impl State {
     }
 }
 
-impl Keeper {
+impl Preallocator {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         file_bytes: u64,
@@ -453,8 +453,8 @@ impl Keeper {
     }
 }
 
-/// See `Keeper::spend`.
-pub(super) struct Spending<'keeper>(&'keeper Keeper);
+/// See `Preallocator::spend`.
+pub(super) struct Spending<'preallocator>(&'preallocator Preallocator);
 
 impl Drop for Spending<'_> {
     fn drop(&mut self) {
@@ -463,8 +463,8 @@ impl Drop for Spending<'_> {
     }
 }
 
-/// Lets nobody wait for a keeper that is gone.
-struct Farewell<'keeper>(&'keeper Keeper);
+/// Lets nobody wait for a preallocator that is gone.
+struct Farewell<'preallocator>(&'preallocator Preallocator);
 
 impl Drop for Farewell<'_> {
     fn drop(&mut self) {

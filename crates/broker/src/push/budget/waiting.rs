@@ -31,10 +31,10 @@ pub(super) struct State {
     /// Places in `endpoints` that can be used again.
     vacant: Vec<usize>,
     /// Endpoints that wait, by what stands in their way.
-    lines: [BTreeSet<Place>; 4],
+    queues: [BTreeSet<Place>; 4],
 }
 
-/// An endpoint's place in a line: virtual time, ticket of its first caller, key.
+/// An endpoint's place in a queue: virtual time, ticket of its first caller, key.
 type Place = (u64, u64, usize);
 
 struct Endpoint {
@@ -48,12 +48,12 @@ struct Endpoint {
     /// Callers that were granted a slot and did not fetch it yet, with what was charged for it.
     granted: BTreeMap<u64, u64>,
     /// Where it stands, if it waits.
-    place: Option<(Line, Place)>,
+    place: Option<(Queue, Place)>,
 }
 
 /// What stands in the way of those who wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum Queue {
     Proven,
     Unproven,
     /// Holds all it may while others wait.
@@ -73,7 +73,7 @@ impl State {
             next_ticket: 0,
             endpoints: Vec::new(),
             vacant: Vec::new(),
-            lines: Default::default(),
+            queues: Default::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl State {
         if std::mem::replace(&mut endpoint.is_proven, is_proven) != is_proven {
             let held = endpoint.held;
             self.unproven = if is_proven { self.unproven - held } else { self.unproven + held };
-            self.put_in_line(key);
+            self.put_in_queue(key);
         }
     }
 
@@ -123,14 +123,14 @@ impl State {
         let endpoint = &mut self.endpoints[key];
         if endpoint.waiting.is_empty() {
             endpoint.virtual_time = endpoint.virtual_time.max(self.floor);
-            if self.may_go(self.line_of(key)) {
+            if self.may_go(self.queue_of(key)) {
                 return Ok(self.take(key));
             }
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.endpoints[key].waiting.insert(ticket, waker.clone());
-        self.put_in_line(key);
+        self.put_in_queue(key);
         Err(ticket)
     }
 
@@ -147,7 +147,7 @@ impl State {
     pub(super) fn give_up(&mut self, key: usize, ticket: u64) {
         let endpoint = &mut self.endpoints[key];
         if endpoint.waiting.remove(&ticket).is_some() {
-            self.put_in_line(key);
+            self.put_in_queue(key);
         } else if let Some(charge) = endpoint.granted.remove(&ticket) {
             self.release(key, charge, None);
         }
@@ -166,14 +166,14 @@ impl State {
         endpoint.held -= 1;
         self.unproven -= usize::from(!endpoint.is_proven);
         self.in_flight -= 1;
-        self.put_in_line(key);
+        self.put_in_queue(key);
     }
 
     /// Grants a free slot to the caller whose turn it is, and returns its waker.
     pub(super) fn grant_next(&mut self) -> Option<Waker> {
         let (_, ticket, key) = self.next()?;
         let waker = self.endpoints[key].waiting.remove(&ticket);
-        assert!(waker.is_some(), "the first caller of an endpoint in line waits");
+        assert!(waker.is_some(), "the first caller of an endpoint in a queue waits");
         let charge = self.take(key);
         self.endpoints[key].granted.insert(ticket, charge);
         waker
@@ -181,33 +181,34 @@ impl State {
 
     /// Who goes next. Who holds its cap goes only where no other can.
     fn next(&self) -> Option<Place> {
-        let first =
-            |line: Line| self.lines[line as usize].first().copied().filter(|_| self.may_go(line));
+        let first = |queue: Queue| {
+            self.queues[queue as usize].first().copied().filter(|_| self.may_go(queue))
+        };
         let least = |one: Option<Place>, two: Option<Place>| match (one, two) {
             (Some(one), Some(two)) => Some(one.min(two)),
             (one, two) => one.or(two),
         };
-        least(first(Line::Proven), first(Line::Unproven))
-            .or_else(|| least(first(Line::Capped), first(Line::CappedUnproven)))
+        least(first(Queue::Proven), first(Queue::Unproven))
+            .or_else(|| least(first(Queue::Capped), first(Queue::CappedUnproven)))
     }
 
-    fn may_go(&self, line: Line) -> bool {
+    fn may_go(&self, queue: Queue) -> bool {
         let room = self.max - self.reserve;
-        match line {
-            Line::Proven => self.in_flight < self.max,
-            Line::Unproven => self.in_flight < self.max && self.unproven < room,
-            Line::Capped => self.in_flight < room,
-            Line::CappedUnproven => self.in_flight < room && self.unproven < room,
+        match queue {
+            Queue::Proven => self.in_flight < self.max,
+            Queue::Unproven => self.in_flight < self.max && self.unproven < room,
+            Queue::Capped => self.in_flight < room,
+            Queue::CappedUnproven => self.in_flight < room && self.unproven < room,
         }
     }
 
-    fn line_of(&self, key: usize) -> Line {
+    fn queue_of(&self, key: usize) -> Queue {
         let endpoint = &self.endpoints[key];
         match (endpoint.is_proven, endpoint.held < self.cap) {
-            (true, true) => Line::Proven,
-            (false, true) => Line::Unproven,
-            (true, false) => Line::Capped,
-            (false, false) => Line::CappedUnproven,
+            (true, true) => Queue::Proven,
+            (false, true) => Queue::Unproven,
+            (true, false) => Queue::Capped,
+            (false, false) => Queue::CappedUnproven,
         }
     }
 
@@ -222,30 +223,30 @@ impl State {
         self.unproven += usize::from(!endpoint.is_proven);
         self.in_flight += 1;
         assert!(self.in_flight <= self.max, "slots are only taken where there are some");
-        self.put_in_line(key);
+        self.put_in_queue(key);
         charge
     }
 
-    /// Puts the endpoint where it belongs now. One that comes to another line has no old credit
+    /// Puts the endpoint where it belongs now. One that comes to another queue has no old credit
     /// there.
-    fn put_in_line(&mut self, key: usize) {
-        let line = self.line_of(key);
+    fn put_in_queue(&mut self, key: usize) {
+        let queue = self.queue_of(key);
         let floor = self.floor;
         let endpoint = &mut self.endpoints[key];
         let first = endpoint.waiting.first_key_value().map(|(ticket, _)| *ticket);
-        if endpoint.place.is_none_or(|(present, _)| present != line) && first.is_some() {
+        if endpoint.place.is_none_or(|(present, _)| present != queue) && first.is_some() {
             endpoint.virtual_time = endpoint.virtual_time.max(floor);
         }
-        let place = first.map(|ticket| (line, (endpoint.virtual_time, ticket, key)));
+        let place = first.map(|ticket| (queue, (endpoint.virtual_time, ticket, key)));
         let before = std::mem::replace(&mut endpoint.place, place);
         if before == place {
             return;
         }
-        if let Some((line, place)) = before {
-            self.lines[line as usize].remove(&place);
+        if let Some((queue, place)) = before {
+            self.queues[queue as usize].remove(&place);
         }
-        if let Some((line, place)) = place {
-            self.lines[line as usize].insert(place);
+        if let Some((queue, place)) = place {
+            self.queues[queue as usize].insert(place);
         }
     }
 }

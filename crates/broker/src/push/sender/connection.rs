@@ -38,7 +38,7 @@ const READ_BYTES: usize = 1024;
 const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// An open connection.
-pub(super) struct Line {
+pub(super) struct Connection {
     stream: Stream,
     address: SocketAddr,
     host: HeaderValue,
@@ -61,7 +61,7 @@ pub(super) struct Line {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "a line is boxed as a whole, and each answer is a body"
+    reason = "a connection is boxed as a whole, and each answer is a body"
 )]
 enum Phase {
     /// Between two requests.
@@ -95,7 +95,7 @@ pub(super) enum Unanswered {
     BadHead(BadHead),
 }
 
-impl Line {
+impl Connection {
     pub(super) fn new(stream: Stream, address: SocketAddr, host: HeaderValue) -> Self {
         let has_begun = stream.has_begun();
         Self {

@@ -1,13 +1,13 @@
-//! Who drives a pusher: one hand, and others beside it while there is much to send.
+//! The tasks that drive a pusher: one driver, and others beside it while there is much to send.
 //!
 //! ```text
-//!   first hand   requests, answers ─┐
-//!   other hands  requests, answers ─┴─► pusher, under one lock: settles, leases
+//!   first driver   requests, answers ─┐
+//!   other drivers  requests, answers ─┴─► pusher, under one lock: settles, leases
 //! ```
 //!
-//! Each hand is driven by a task of its own and has requests of its own, which it writes and whose
-//! answers it reads without the pusher's lock. What the pusher as a whole waits for (records, room,
-//! the end of a pause) wakes the first hand.
+//! Each driver has a task and requests of its own, which it writes and whose answers it reads
+//! without the pusher's lock. What the pusher as a whole waits for (records, room, the end of a
+//! pause) wakes the first driver.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,33 +28,33 @@ use crate::subscription::Subscription;
 const ANSWERS_MAX: usize = 32;
 /// Turns in a row before others get theirs.
 const TURNS_MAX: usize = 32;
-/// So much done in a row shows that there is work for another hand.
+/// So much done in a row shows that there is work for another driver.
 const BUSY_FROM: usize = 64;
 
-/// A pusher and its hands. Dropping it ends pushing, and cuts off what is in flight.
-pub(super) struct Crew {
+/// A pusher and its drivers. Dropping it ends pushing, and cuts off what is in flight.
+pub(super) struct Drivers {
     work: Arc<Work>,
 }
 
-/// What the hands share.
+/// What the drivers share.
 struct Work {
     pusher: Mutex<Pusher>,
-    first: Arc<Hand>,
-    /// Wakes the first hand.
+    first: Arc<Driver>,
+    /// Wakes the first driver.
     caller: Waker,
-    /// A bug of ours broke a hand off.
+    /// A bug of ours broke a driver off.
     is_broken: AtomicBool,
 }
 
 /// Requests that one task drives.
-pub(super) struct Hand {
+pub(super) struct Driver {
     pub(super) number: usize,
     requests: Mutex<FuturesUnordered<Exchange>>,
     waker: AtomicWaker,
 }
 
-/// Wakes a hand.
-struct Caller(Arc<Hand>);
+/// Wakes a driver.
+struct Caller(Arc<Driver>);
 
 impl Wake for Caller {
     fn wake(self: Arc<Self>) {
@@ -62,7 +62,7 @@ impl Wake for Caller {
     }
 }
 
-impl Hand {
+impl Driver {
     fn new(number: usize) -> Arc<Self> {
         Arc::new(Self { number, requests: Mutex::default(), waker: AtomicWaker::new() })
     }
@@ -93,10 +93,10 @@ impl Hand {
     }
 }
 
-impl Crew {
+impl Drivers {
     /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
     pub(super) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>) -> Option<Self> {
-        let first = Hand::new(0);
+        let first = Driver::new(0);
         let pusher = Mutex::new(Pusher::new(shared, subscription, Arc::clone(&first))?);
         let caller = Waker::from(Arc::new(Caller(Arc::clone(&first))));
         let work = Work { pusher, first, caller, is_broken: AtomicBool::new(false) };
@@ -113,8 +113,8 @@ impl Crew {
         self.work.pusher.lock().needs_keys()
     }
 
-    /// Sends and settles as the first hand until there is nothing to do. Ready when all has
-    /// drained, or with `false` if a hand broke off.
+    /// Sends and settles as the first driver until there is nothing to do. Ready when all has
+    /// drained, or with `false` if a driver broke off.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<bool> {
         let work = &self.work;
         work.first.waker.register(context.waker());
@@ -129,22 +129,22 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Drivers {
     fn drop(&mut self) {
         self.work.pusher.lock().end();
     }
 }
 
 impl Work {
-    /// Ready when the hand is no longer needed. Also says how much it did.
-    fn poll(&self, hand: &Arc<Hand>, context: &mut Context<'_>) -> (Poll<()>, usize) {
+    /// Ready when the driver is no longer needed. Also says how much it did.
+    fn poll(&self, driver: &Arc<Driver>, context: &mut Context<'_>) -> (Poll<()>, usize) {
         let mut done = 0;
         for _ in 0..TURNS_MAX {
-            let ended = hand.take_ended(context);
+            let ended = driver.take_ended(context);
             done += ended.len();
-            let judged = settling::judge(ended);
+            let outcomes = settling::outcomes(ended);
             let mut calling = Context::from_waker(&self.caller);
-            let turned = self.pusher.lock().turn(hand, judged, &mut calling);
+            let turned = self.pusher.lock().turn(driver, outcomes, &mut calling);
             match turned {
                 Turned::On => {}
                 Turned::Wait => return (Poll::Pending, done),
@@ -155,30 +155,30 @@ impl Work {
         (Poll::Pending, done)
     }
 
-    /// Has another hand join, if one may.
+    /// Has another driver join, if one may.
     fn call_help(self: &Arc<Self>) {
         let mut pusher = self.pusher.lock();
-        let Some(number) = pusher.wants_hand() else { return };
-        let hand = Hand::new(number);
-        pusher.add_hand(Arc::clone(&hand));
+        let Some(number) = pusher.wants_driver() else { return };
+        let driver = Driver::new(number);
+        pusher.add_driver(Arc::clone(&driver));
         drop(pusher);
-        let mut helping = Helping { work: Arc::clone(self), hand, is_done: false };
+        let mut helping = Helping { work: Arc::clone(self), driver, is_done: false };
         let help = std::future::poll_fn(move |context| helping.poll(context));
-        drop(spawn::named("push hand", tokio::task::unconstrained(help)));
+        drop(spawn::named("push driver", tokio::task::unconstrained(help)));
     }
 }
 
-/// The work of a hand that is not the first.
+/// The work of a driver that is not the first.
 struct Helping {
     work: Arc<Work>,
-    hand: Arc<Hand>,
+    driver: Arc<Driver>,
     is_done: bool,
 }
 
 impl Helping {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.hand.waker.register(context.waker());
-        let (polled, _) = self.work.poll(&self.hand, context);
+        self.driver.waker.register(context.waker());
+        let (polled, _) = self.work.poll(&self.driver, context);
         self.is_done = polled.is_ready();
         polled
     }

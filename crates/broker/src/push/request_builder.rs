@@ -1,4 +1,4 @@
-//! Makes the requests of a subscription of what was leased.
+//! Builds the requests of a subscription from what was leased.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::scheduler::Shared;
 use super::sender::Sending;
 use crate::subscription::Subscription;
 
-/// Makes requests, as the settings of a subscription want them.
-pub(super) struct Maker {
+/// Builds requests, as the settings of a subscription want them.
+pub(super) struct RequestBuilder {
     pub(super) shared: Arc<Shared>,
     pub(super) template: Template,
     pub(super) timeout: Duration,
@@ -25,7 +25,7 @@ pub(super) struct Maker {
     refused: Option<Arc<str>>,
 }
 
-/// Why a request cannot be made.
+/// Why a request cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unsendable {
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub(super) enum Unsendable {
     Refused(Arc<str>),
 }
 
-impl Maker {
+impl RequestBuilder {
     pub(super) fn new(
         shared: &Arc<Shared>,
         subscription: &Arc<Subscription>,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::alert::{Alert, Counts, Sample, Settings, Transition, Watch};
-use domain::push::Endpoint;
 use domain::{SubscriptionId, SubscriptionName};
 use parking_lot::Mutex;
 
@@ -23,15 +22,6 @@ use post::Outbox;
 
 /// Subscriptions that are looked at before others get their turn.
 const SEEN_AT_ONCE: usize = 100;
-
-/// How alerts are watched for.
-#[derive(Clone, Debug)]
-pub struct AlertOptions {
-    /// How often every subscription is looked at.
-    pub interval: Duration,
-    /// Where alerts are pushed to; `None` = they are only published.
-    pub endpoint: Option<Endpoint>,
-}
 
 /// What is known of every subscription, and what is to be told.
 #[derive(Default)]

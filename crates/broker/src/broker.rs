@@ -215,13 +215,8 @@ impl Broker {
         drop(spawn::named("change of definitions", async move {
             drop(answer.send(work.await));
         }));
-        answered.await.unwrap_or_else(|_| Err(broken_off()))
+        answered.await.unwrap_or_else(|_| Err(Error::broken_off()))
     }
-}
-
-pub(crate) fn broken_off() -> Error {
-    let why = std::io::Error::other("the change was broken off");
-    Error::Storage(storage::Error::Indeterminate(Arc::new(why)))
 }
 
 /// The part of a listing that comes after the name `after`.

@@ -32,8 +32,7 @@ use self::clerk::Index;
 pub use self::letters::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted,
 };
-pub(crate) use self::replay::{Account, Order};
-pub use self::replay::{Replay, ReplayRequest, ReplayState};
+pub use self::replay::ReplayRequest;
 pub(crate) use self::replays::Replays;
 use crate::error::{Error, Result};
 use crate::runtime::Changed;

@@ -3,6 +3,7 @@
 //! Counters begin at zero when the server starts. They are kept under locks that are held anyway,
 //! or are single atomic numbers of what is pushed; nothing is allocated for them.
 
+mod class;
 mod obstacles;
 mod oldest;
 mod pushed;
@@ -14,6 +15,7 @@ use domain::delivery::{AckOutcome, Failed, Failure};
 use domain::{SubscriptionId, SubscriptionName, TopicName};
 use storage::{HistogramSnapshot, LogFigures};
 
+pub(crate) use class::Class;
 pub(crate) use obstacles::EndpointFigures;
 pub use obstacles::{Cause, LeftAlone, Obstacles};
 pub(crate) use oldest::{ONE, Oldest};

@@ -18,7 +18,6 @@ mod figures;
 mod follower;
 mod frame;
 mod matcher;
-mod options;
 mod session;
 mod shards;
 mod stream;
@@ -35,9 +34,9 @@ use tokio::sync::Notify;
 
 pub use figures::LiveFigures;
 pub use frame::{Change, LiveEvent, LiveFrame, LiveIds, LiveMatch, LiveMessage, Lost};
-pub use options::LiveOptions;
 pub use stream::{LiveStart, LiveStream};
 
+use crate::options::LiveOptions;
 use crate::runtime::Runtime;
 use crate::spawn;
 use crate::topic::Topic;

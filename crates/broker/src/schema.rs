@@ -8,12 +8,12 @@ use bytes::Bytes;
 use domain::{ProjectName, SchemaName, Timestamp};
 use parking_lot::Mutex;
 use schemas::limits::SCHEMAS_PER_PROJECT_MAX;
-use schemas::{Compiled, Encoding, Kind, Problem, Rejection, Revision, RevisionId, RevisionName};
+use schemas::{Compiled, Encoding, Kind, Revision, RevisionId, RevisionName};
 use storage::Entry;
 
-use crate::broker::{Broker, Page, broken_off, exists, gone, page, readable};
+use crate::broker::{Broker, Page, exists, gone, page, readable};
 use crate::definition::StoredSchema;
-use crate::error::{Error, Resource, Result};
+use crate::error::{Error, Rejected, Resource, Result};
 use crate::runtime::Runtime;
 
 pub use check::{SchemaChange, SchemaSet, TopicSchema};
@@ -66,36 +66,6 @@ pub struct Revised {
     pub revision: Revision,
 }
 
-/// A message that is not as its schema says.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Invalid data in message: Message failed schema validation. {place}{rejection}")]
-pub struct Rejected {
-    /// The schema; none if it was given with the message.
-    pub schema: Option<SchemaName>,
-    /// Which message of the request it is, as the start of a sentence; empty if there is one only.
-    place: String,
-    /// What is wrong with it.
-    pub rejection: Rejection,
-}
-
-impl Rejected {
-    fn at(index: usize, schema: &SchemaName, rejection: Rejection) -> Error {
-        let place = format!("messages[{index}]: ");
-        Error::Rejected(Box::new(Self { schema: Some(schema.clone()), place, rejection }))
-    }
-
-    fn alone(
-        schema: Option<(SchemaName, RevisionId)>,
-        kind: Kind,
-        encoding: Encoding,
-        problem: Problem,
-    ) -> Error {
-        let (schema, revision) = schema.unzip();
-        let rejection = Rejection { kind, encoding, revision, problem };
-        Error::Rejected(Box::new(Self { schema, place: String::new(), rejection }))
-    }
-}
-
 impl Runtime {
     /// Does what may take long because of a definition, away from the threads that serve.
     async fn compile<T: Send + 'static>(
@@ -110,7 +80,7 @@ impl Runtime {
             drop(permit);
             done
         });
-        work.await.map_err(|_| broken_off())
+        work.await.map_err(|_| Error::broken_off())
     }
 }
 

@@ -13,9 +13,10 @@ use domain::{Filter, Message, RetryPolicy, SubscriptionName, Timestamp, Topic, T
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{AlertOptions, AlertView};
+use super::AlertView;
 use crate::broker::Broker;
 use crate::error::{Error, Resource, Result};
+use crate::options::AlertOptions;
 use crate::rfc3339;
 
 /// Where alerts are published.

@@ -10,12 +10,13 @@ use storage::{Entry, Kind};
 use tokio::task::JoinHandle;
 
 use super::letters::Place;
-use super::replay::{Account, Order, Replay, ReplayRequest, ReplayState, Run};
+use super::replay::{ReplayRequest, Run};
 use super::run::{Ended, Work};
 use super::{LetterPlace, Marks, no_marks};
 use crate::broker::{Broker, readable};
 use crate::definition::StoredReplay;
 use crate::error::{Error, Resource, Result};
+use crate::replay::{Account, Order, Replay, ReplayState};
 use crate::spawn;
 use crate::topic::Topic;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use storage::{Histogram, HistogramSnapshot, TIME_BOUNDS_US};
 
-use crate::push::exchange::Class;
+use super::class::Class;
 
 /// The attempts of one subscription.
 #[derive(Debug)]

@@ -22,7 +22,6 @@ mod flight;
 pub(crate) mod guard;
 mod maker;
 pub(crate) mod memory;
-pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod plan;
 pub(crate) mod pusher;

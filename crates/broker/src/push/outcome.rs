@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::breaker::FailureKind;
 use super::exchange::{Answer, Class, NoAnswer};
-use super::options::Success;
+use crate::options::Success;
 
 /// The header in which an endpoint says what kind of failure it was.
 const ERROR_CLASS: &str = "postrider-error-class";

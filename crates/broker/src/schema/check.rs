@@ -6,10 +6,10 @@ use domain::{Invalid, Message, SchemaName, TopicName, message};
 use parking_lot::Mutex;
 use schemas::{Bound, Encoding, RevisionId, Settings, Validator};
 
-use super::{Rejected, Schema};
-use crate::broker::{Broker, broken_off};
+use super::Schema;
+use crate::broker::Broker;
 use crate::definition::StoredCheck;
-use crate::error::{Error, Result};
+use crate::error::{Error, Rejected, Result};
 use crate::runtime::Runtime;
 
 /// Bytes, times the revisions they may be checked against, that are checked where they came in:
@@ -100,7 +100,7 @@ impl Check {
         }
         let check = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || check.pass_all(&validator, messages));
-        work.await.map_err(|_| broken_off())?
+        work.await.map_err(|_| Error::broken_off())?
     }
 
     fn pass_all(&self, validator: &Validator, mut messages: Vec<Message>) -> Result<Vec<Message>> {

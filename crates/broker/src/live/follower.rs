@@ -22,7 +22,8 @@ pub(super) struct Follower {
     /// The first offset that is not matched yet. Moved under the lock of the index, so that a
     /// registration knows exactly from where on it counts.
     at: AtomicU64,
-    /// Nobody has registered anything: nothing is read. Changes under the lock of the book.
+    /// Nobody has registered anything: nothing is read. Changes under the lock of the
+    /// registrations.
     resting: AtomicBool,
     /// The topic is no longer followed: ends at the end of its log.
     leaving: AtomicBool,
@@ -49,7 +50,7 @@ impl Follower {
         self.at.store(offset.0, Ordering::SeqCst);
     }
 
-    /// Ends the rest, at the end of the log. Under the lock of the book.
+    /// Ends the rest, at the end of the log. Under the lock of the registrations.
     pub(super) fn rouse(&self, live: &Live) {
         if self.resting.swap(false, Ordering::SeqCst) {
             self.move_to(live.runtime.log.end(self.topic.id()));
@@ -68,8 +69,8 @@ impl Follower {
 
     /// Whether there is nobody to match for.
     fn rests(&self, live: &Live) -> bool {
-        let book = live.book.lock();
-        let rests = book.registry.counts().total == 0;
+        let registrations = live.registrations.lock();
+        let rests = registrations.registry.counts().total == 0;
         self.resting.store(rests, Ordering::SeqCst);
         rests
     }

@@ -45,29 +45,29 @@ pub struct LiveStream {
 
 /// What becomes of a stream of the same gateway that is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum IfOpen {
     /// It ends, and the new one takes its place.
-    Takes,
+    Replace,
     /// It goes on, and the new one is refused.
-    IfFree,
+    Refuse,
 }
 
 impl Live {
     /// Opens a gateway's stream. It takes the place of one that is open.
     pub fn open(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
-        self.open_as(gateway, start, Place::Takes)
+        self.open_as(gateway, start, IfOpen::Replace)
     }
 
     /// Opens a gateway's stream unless one is open.
     pub fn open_if_free(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
-        self.open_as(gateway, start, Place::IfFree)
+        self.open_as(gateway, start, IfOpen::Refuse)
     }
 
     fn open_as(
         self: &Arc<Self>,
         gateway: &str,
         start: &LiveStart,
-        place: Place,
+        if_open: IfOpen,
     ) -> Result<LiveStream> {
         self.runtime.check_serving()?;
         domain::live::gateway_id(gateway)?;
@@ -77,7 +77,7 @@ impl Live {
             }
             LiveStart::Last | LiveStart::Sequence(_) => None,
         };
-        let (session, is_unknown) = self.attach(gateway, place)?;
+        let (session, is_unknown) = self.attach(gateway, if_open)?;
         let resume = match start {
             LiveStart::Sequence(sequence) => Resume::After(*sequence),
             LiveStart::Last | LiveStart::Offset(..) => Resume::Last,
@@ -99,20 +99,20 @@ impl Live {
     }
 
     /// Notes that a stream is open: the gateway's session, and whether it has no subscriptions.
-    fn attach(&self, gateway: &str, place: Place) -> Result<(Arc<Session>, bool)> {
-        let mut book = self.book.lock();
-        if place == Place::IfFree && book.registry.has_stream(gateway) {
+    fn attach(&self, gateway: &str, if_open: IfOpen) -> Result<(Arc<Session>, bool)> {
+        let mut registrations = self.registrations.lock();
+        if if_open == IfOpen::Refuse && registrations.registry.has_stream(gateway) {
             let problem = format!(
                 "gateway {gateway} has a stream open, and a web page does not take its place"
             );
             return Err(Error::FailedPrecondition(problem));
         }
         let now = self.runtime.now();
-        let ended = book.registry.open_stream(now, gateway);
-        self.note_ended(&mut book, &ended);
+        let ended = registrations.registry.open_stream(now, gateway);
+        self.note_ended(&mut registrations, &ended);
         ended.iter().for_each(|ended| self.shards.remove(ended));
-        let is_unknown = book.registry.of_one_gateway(gateway) == 0;
-        let session = book.session_or(gateway, |name| self.new_session(name));
+        let is_unknown = registrations.registry.of_one_gateway(gateway) == 0;
+        let session = registrations.session_or(gateway, |name| self.new_session(name));
         // It has a stream, so that the registry knows it.
         Ok((session.ok_or(Error::Closing)?, is_unknown))
     }
@@ -221,8 +221,8 @@ impl LiveStream {
 impl Drop for LiveStream {
     fn drop(&mut self) {
         self.live.figures.streams.fetch_sub(1, Ordering::Relaxed);
-        let mut book = self.live.book.lock();
-        book.registry.close_stream(self.live.runtime.now(), &self.session.gateway);
-        book.forget_if_gone(&self.session.gateway);
+        let mut registrations = self.live.registrations.lock();
+        registrations.registry.close_stream(self.live.runtime.now(), &self.session.gateway);
+        registrations.forget_if_gone(&self.session.gateway);
     }
 }

@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use crate::alerts::Alerts;
 use crate::audit;
 use crate::clock::Clock;
+use crate::dead_letter_admin::{Replays, counter};
 use crate::definition::Unreadable;
-use crate::desk::{Replays, clerk};
 use crate::error::{Error, Resource, Result};
 use crate::live::{self, Live};
 use crate::maintenance::{checkpointer, clock_watcher, expirer};
@@ -129,7 +129,7 @@ impl Broker {
             spawn::named("expirer", expirer::run(Arc::clone(self))),
             spawn::named("clock watcher", clock_watcher::run(Arc::clone(self))),
             spawn::named("live expirer", live::expire(Arc::clone(&self.live))),
-            spawn::named("dead letter clerk", clerk::run(Arc::clone(self))),
+            spawn::named("dead letter counter", counter::run(Arc::clone(self))),
         ]);
     }
 

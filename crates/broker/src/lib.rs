@@ -11,10 +11,10 @@ mod clock;
 mod consumer;
 mod damaged;
 mod dead_letter;
+mod dead_letter_admin;
 mod decimal;
 mod definition;
 mod delivery_log;
-mod desk;
 mod error;
 mod expiries;
 mod figures;
@@ -42,6 +42,7 @@ mod subscription;
 mod tail;
 mod timers;
 mod topic;
+mod upkeep;
 mod waiters;
 
 pub use alerts::AlertView;
@@ -49,10 +50,10 @@ pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
 pub use broker::{Broker, Page, check_definition};
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
-pub use definition::Unreadable;
-pub use desk::{
+pub use dead_letter_admin::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted, ReplayRequest,
 };
+pub use definition::Unreadable;
 pub use error::{Error, Rejected, Resource, Result};
 pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
 pub use live::{

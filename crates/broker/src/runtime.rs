@@ -12,18 +12,18 @@ use tokio::sync::{Notify, Semaphore};
 use crate::clock::Clock;
 use crate::damaged::Damaged;
 use crate::dead_letter::Jobs;
+use crate::dead_letter_admin::Desk;
 use crate::delivery_log::DeliveryLog;
-use crate::desk::Desk;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::guard::Guard;
 use crate::index::Index;
-use crate::maintenance::upkeep::Upkeep;
 use crate::options::Options;
 use crate::push::attempts::Attempts;
 use crate::schema::COMPILING_MAX;
 use crate::subscription::Subscription;
 use crate::timers::Timers;
+use crate::upkeep::Upkeep;
 
 /// The log, the clock, and the notes left for the chores.
 pub(crate) struct Runtime {

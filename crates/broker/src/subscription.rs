@@ -8,7 +8,7 @@ mod lanes;
 mod leasing;
 mod looking;
 mod pushing;
-mod telling;
+mod reporting;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +27,7 @@ pub use acks::AckReport;
 use fetching::Fetch;
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use pushing::Settlement;
-use telling::Blocked;
+use reporting::Blocked;
 
 use crate::dead_letter::Trouble;
 use crate::delivery_log::Gate;

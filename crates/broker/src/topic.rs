@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use storage::{Append, Claim, Commit, NewRecord, Receipt, Urgency};
 use tokio::sync::Notify;
 
-use crate::desk::Desk;
+use crate::dead_letter_admin::Desk;
 use crate::error::{Error, Resource, Result};
 use crate::figures::TopicFigures;
 use crate::runtime::Runtime;

@@ -19,9 +19,9 @@ const LAYERS: [&[&str]; 2] = [
         "broker",
         "consumer",
         "dead_letter",
+        "dead_letter_admin",
         "definition",
         "delivery_log",
-        "desk",
         "error",
         "figures",
         "fuzzing",
@@ -42,6 +42,7 @@ const LAYERS: [&[&str]; 2] = [
         "tail",
         "timers",
         "topic",
+        "upkeep",
     ],
 ];
 

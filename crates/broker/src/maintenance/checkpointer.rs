@@ -7,9 +7,9 @@ use domain::{Moment, Progress, SubscriptionId};
 use futures::FutureExt;
 use storage::{Checkpoint, Commit};
 
-use super::keeper::Keeper;
+use super::retention::Retention;
 use crate::broker::Broker;
-use crate::desk::Desk;
+use crate::dead_letter_admin::Desk;
 use crate::error::Result;
 use crate::runtime::Runtime;
 use crate::subscription::{Cursor, Subscription};
@@ -93,8 +93,9 @@ async fn checkpoint_and_trim(broker: &Broker, trims: bool) -> Result<()> {
     checkpoint(broker).await?;
     if trims {
         let log = Arc::clone(&broker.runtime.log);
-        let keeper = Keeper::prepare(&*log, broker.all_topics(), broker.runtime.retention_now());
-        let trimmed = log.trim(Arc::new(keeper.await?)).await?;
+        let retention =
+            Retention::prepare(&*log, broker.all_topics(), broker.runtime.retention_now());
+        let trimmed = log.trim(Arc::new(retention.await?)).await?;
         tracing::debug!(?trimmed, "log trimmed");
     }
     Ok(())

@@ -3,5 +3,4 @@
 pub(crate) mod checkpointer;
 pub(crate) mod clock_watcher;
 pub(crate) mod expirer;
-pub(crate) mod keeper;
-pub(crate) mod upkeep;
+pub(crate) mod retention;

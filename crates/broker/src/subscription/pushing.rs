@@ -7,7 +7,7 @@ use domain::Now;
 use domain::delivery::{AckId, ConsumerId, Effects, Failure, Flow};
 use storage::Urgency;
 
-use super::telling::told;
+use super::reporting::told;
 use super::{State, Subscription};
 use crate::delivery_log::{DeliveryLog, Line};
 use crate::error::Result;

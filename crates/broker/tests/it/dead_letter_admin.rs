@@ -1,4 +1,4 @@
-//! The dead letter desk: letters looked at, replayed, deleted and counted.
+//! What operators do with dead letters: letters looked at, replayed, deleted and counted.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -11,11 +11,11 @@ use storage::ReadLimit;
 use super::{Desk, no_marks};
 use crate::broker::Broker;
 use crate::error::Result;
-use crate::maintenance::keeper::union;
+use crate::maintenance::retention::union;
 use crate::source::read_some;
 use crate::topic::Topic;
 
-/// This often the clerk looks which letters are past their retention.
+/// This often it is looked which letters are past their retention.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
 
 const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
@@ -23,7 +23,7 @@ const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
 /// Whose letters there are. Names of subscriptions that do not exist are not in it.
 #[derive(Default)]
 pub(super) struct Index {
-    /// What the clerk has read.
+    /// What was read.
     read: Option<OffsetRange>,
     /// Each subscription's letters, as what is acked from the first that is kept on.
     by_subscription: BTreeMap<SubscriptionName, Progress>,

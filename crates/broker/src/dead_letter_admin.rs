@@ -12,7 +12,7 @@
 //!   waiting                  L2          L5
 //! ```
 
-pub(crate) mod clerk;
+pub(crate) mod counter;
 mod letters;
 mod removal;
 mod replay;
@@ -28,7 +28,7 @@ use domain::{Message, Offset, OffsetRange, Progress, ProgressChange, Subscriptio
 use parking_lot::Mutex;
 use storage::{Commit, MessageLog, Receipt, Urgency};
 
-use self::clerk::Index;
+use self::counter::Index;
 pub use self::letters::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted,
 };
@@ -42,7 +42,7 @@ use crate::topic::Topic;
 #[derive(Default)]
 pub(crate) struct Desk {
     state: Mutex<State>,
-    /// There may be letters that the clerk has not seen.
+    /// There may be letters that were not counted yet.
     has_news: AtomicBool,
 }
 
@@ -246,7 +246,7 @@ impl Desk {
         ranges.into_iter().flat_map(|range| state.unmarked_in(range)).collect()
     }
 
-    /// There may be letters that the clerk has not seen.
+    /// There may be letters that were not counted yet.
     pub(crate) fn note_letters(&self) {
         self.has_news.store(true, Ordering::SeqCst);
     }

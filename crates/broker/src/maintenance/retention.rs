@@ -11,33 +11,33 @@ use crate::error::Result;
 use crate::topic::Topic;
 
 /// The topics as of one trim, with the offsets at which each retention begins.
-pub(crate) struct Keeper {
-    topics: HashMap<TopicId, Kept>,
+pub(crate) struct Retention {
+    topics: HashMap<TopicId, Retained>,
 }
 
-struct Kept {
+struct Retained {
     topic: Arc<Topic>,
     /// For each retention in use on the topic: the first offset it covers.
     retained_from: HashMap<Duration, Offset>,
 }
 
-impl Keeper {
+impl Retention {
     /// Looks up where every retention of `topics` begins at `now`, by which retention counts.
     pub(crate) async fn prepare(
         log: &dyn MessageLog,
         topics: Vec<Arc<Topic>>,
         now: Timestamp,
     ) -> Result<Self> {
-        let mut kept = HashMap::with_capacity(topics.len());
+        let mut retained = HashMap::with_capacity(topics.len());
         for topic in topics {
             let mut retained_from = HashMap::new();
             for retention in retentions(&topic) {
                 let from = log.offset_at(topic.id(), now.minus(retention)).await?;
                 retained_from.insert(retention, from);
             }
-            kept.insert(topic.id(), Kept { topic, retained_from });
+            retained.insert(topic.id(), Retained { topic, retained_from });
         }
-        Ok(Self { topics: kept })
+        Ok(Self { topics: retained })
     }
 }
 
@@ -53,21 +53,21 @@ fn retentions(topic: &Topic) -> Vec<Duration> {
     all
 }
 
-impl Keep for Keeper {
+impl Keep for Retention {
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
-        let Some(kept) = self.topics.get(&topic) else { return Vec::new() };
+        let Some(retained) = self.topics.get(&topic) else { return Vec::new() };
         let mut needed = Vec::new();
         // Twice, because one may come to need a record just when another stops to: a snapshot is
         // taken and the message acked, or a subscription goes back to a snapshot that is deleted
         // then. Asked once and in the wrong order, neither would say so.
         for _ in 0..2 {
-            kept.collect_needed(range, &mut needed);
+            retained.collect_needed(range, &mut needed);
         }
         union(needed)
     }
 }
 
-impl Kept {
+impl Retained {
     fn collect_needed(&self, range: OffsetRange, needed: &mut Vec<OffsetRange>) {
         // A retention that was set after this trim began keeps everything.
         let from = |retention| self.retained_from.get(&retention).copied().unwrap_or_default();

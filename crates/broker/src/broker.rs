@@ -10,6 +10,7 @@ pub use loading::check_definition;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -117,9 +118,11 @@ impl Broker {
 
     fn start_chores(self: &Arc<Self>) {
         let runtime = Arc::clone(&self.runtime);
-        let timers = async move { runtime.timers.run(Arc::clone(&runtime.clock)).await };
+        let timers = async move {
+            runtime.timers.run(&*runtime.clock, |subscription| subscription.tick()).await;
+        };
         let runtime = Arc::clone(&self.runtime);
-        let lines = async move { runtime.delivery_log.run(Arc::clone(&runtime.clock)).await };
+        let lines = async move { runtime.delivery_log.run(&*runtime.clock).await };
         let flush = self.runtime.options.progress_flush;
         self.chores.lock().extend([
             spawn::named("lease expirer", timers),
@@ -198,6 +201,22 @@ impl Broker {
 
     pub(crate) fn all_subscriptions(&self) -> Vec<Arc<Subscription>> {
         self.subscriptions.read().values().cloned().collect()
+    }
+
+    /// Puts an act on record that is done, by whoever asked for what this task does.
+    pub fn audit(&self, act: &'static str, resource: impl Into<String>, details: Option<String>) {
+        self.runtime.audit(act, resource, details);
+    }
+
+    /// The same, by `peer`: for work that is not done in the task of whoever asked.
+    pub fn audit_of(
+        &self,
+        peer: Option<SocketAddr>,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.runtime.audit_of(peer, act, resource, details);
     }
 
     /// Changes definitions, in a task of its own: a caller who goes away half way leaves nothing

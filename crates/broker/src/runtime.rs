@@ -1,5 +1,6 @@
 //! What every topic and subscription needs of the server around it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,9 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use domain::{Now, Timestamp};
 use parking_lot::Mutex;
 use storage::{Engine, MessageLog};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
+use crate::audit::{self, AuditAct};
 use crate::clock::Clock;
+use crate::compiling::Compiling;
 use crate::damaged::Damaged;
 use crate::dead_letter::Jobs;
 use crate::dead_letter_admin::Desk;
@@ -20,7 +23,6 @@ use crate::guard::Guard;
 use crate::index::Index;
 use crate::options::Options;
 use crate::push::attempts::Attempts;
-use crate::schema::COMPILING_MAX;
 use crate::subscription::Subscription;
 use crate::timers::Timers;
 use crate::upkeep::Upkeep;
@@ -31,10 +33,10 @@ pub(crate) struct Runtime {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) guard: Guard,
     pub(crate) options: Options,
-    pub(crate) timers: Timers,
+    pub(crate) timers: Timers<Subscription>,
     pub(crate) changed: Changed,
     pub(crate) upkeep: Upkeep,
-    pub(crate) index: Index,
+    pub(crate) index: Index<Subscription>,
     pub(crate) dead_letters: Jobs,
     /// Told when a dead letter topic has something new.
     pub(crate) letters: Notify,
@@ -42,8 +44,7 @@ pub(crate) struct Runtime {
     pub(crate) expiries: Expiries,
     pub(crate) attempts: Attempts,
     pub(crate) delivery_log: DeliveryLog,
-    /// Who may read definitions of schemas, so that they never take all processors.
-    pub(crate) compiling: Arc<Semaphore>,
+    pub(crate) compiling: Compiling,
     /// Whose oldest record is looked up next.
     pub(crate) oldest_turn: AtomicUsize,
     closing: AtomicBool,
@@ -68,7 +69,7 @@ impl Runtime {
             letters: Notify::new(),
             damaged: Damaged::default(),
             expiries: Expiries::default(),
-            compiling: Arc::new(Semaphore::new(COMPILING_MAX)),
+            compiling: Compiling::default(),
             oldest_turn: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -129,6 +130,38 @@ impl Runtime {
             }
             notified.await;
         }
+    }
+}
+
+/// Acts on record.
+impl Runtime {
+    /// Puts an act on record that is done, by whoever asked for what this task does.
+    pub(crate) fn audit(
+        &self,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.audit_of(audit::peer(), act, resource, details);
+    }
+
+    /// The same, by `peer`.
+    pub(crate) fn audit_of(
+        &self,
+        peer: Option<SocketAddr>,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.options.audit.record(&AuditAct {
+            at: self.clock.wall(),
+            resource: resource.into(),
+            act,
+            key: None,
+            message_id: None,
+            details,
+            peer,
+        });
     }
 }
 

@@ -14,14 +14,10 @@ use storage::Entry;
 use crate::broker::{Broker, Page, exists, gone, page, readable};
 use crate::definition::StoredSchema;
 use crate::error::{Error, Rejected, Resource, Result};
-use crate::runtime::Runtime;
 
 pub use check::{SchemaChange, SchemaSet, TopicSchema};
 
 pub(crate) use check::Check;
-
-/// Definitions that are read at a time. One may take a quarter of a second.
-pub(crate) const COMPILING_MAX: usize = 2;
 
 /// One life of a schema's name.
 pub struct Schema {
@@ -66,24 +62,6 @@ pub struct Revised {
     pub revision: Revision,
 }
 
-impl Runtime {
-    /// Does what may take long because of a definition, away from the threads that serve.
-    async fn compile<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T> {
-        let permit = Arc::clone(&self.compiling).acquire_owned().await;
-        let permit = permit.map_err(|_| Error::Closing)?;
-        // The permit goes along: the work goes on though its caller goes away.
-        let work = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        });
-        work.await.map_err(|_| Error::broken_off())
-    }
-}
-
 /// A number for the id of a revision.
 fn random() -> Result<u32> {
     let mut bytes = [0; 4];
@@ -109,7 +87,7 @@ impl Broker {
             let name = name.clone();
             move || schemas::Schema::create(name, kind, &definition, now, &mut || id)
         };
-        let made = self.runtime.compile(create).await??;
+        let made = self.runtime.compiling.run(create).await??;
         self.change(|broker| async move {
             let _admin = broker.admin.lock().await;
             broker.check_schema_room(&name.project())?;
@@ -211,7 +189,7 @@ impl Broker {
                 let revision = work(&mut after, now, &mut || id)?;
                 Ok::<_, schemas::Error>((after, revision))
             };
-            let (after, revision) = broker.runtime.compile(revise).await??;
+            let (after, revision) = broker.runtime.compiling.run(revise).await??;
             let value = readable(StoredSchema::encode(&after), name.as_str())?;
             let catalogue = &broker.engine.catalogue;
             let kind = storage::Kind::Schema;
@@ -247,7 +225,7 @@ impl Broker {
 
     /// Whether a definition is good.
     pub async fn validate_schema(&self, kind: Kind, definition: String) -> Result<()> {
-        let compiled = self.runtime.compile(move || Compiled::new(kind, &definition)).await?;
+        let compiled = self.runtime.compiling.run(move || Compiled::new(kind, &definition)).await?;
         compiled.map(drop).map_err(|problem| schemas::Error::Definition(problem).into())
     }
 
@@ -273,7 +251,7 @@ impl Broker {
             let checked = compiled.check(encoding, &message);
             checked.map_err(|problem| Rejected::alone(schema, compiled.kind(), encoding, problem))
         };
-        self.runtime.compile(check).await?
+        self.runtime.compiling.run(check).await?
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) use pushing::Settlement;
 use reporting::Blocked;
 
 use crate::dead_letter::Trouble;
-use crate::delivery_log::Gate;
+use crate::delivery_log::LineLimit;
 use crate::error::{Error, Resource, Result};
 use crate::figures::{Counts, Oldest, Pushed};
 use crate::runtime::Runtime;
@@ -52,7 +52,7 @@ pub struct Subscription {
     /// What its attempts to push came to; made with the first.
     pushed: OnceLock<Box<Pushed>>,
     /// How many lines it may have in the log.
-    gate: Mutex<Gate>,
+    line_limit: Arc<LineLimit>,
     state: Mutex<State>,
 }
 
@@ -159,8 +159,9 @@ impl Subscription {
             is_deleted: false,
         };
         let used_at = AtomicU64::new(used_at.0);
-        let (pushed, gate, state) = (OnceLock::new(), Mutex::default(), Mutex::new(state));
-        Self { id, name, topic, first, runtime, used_at, pushed, gate, state }
+        let line_limit = Arc::new(LineLimit::new(name.clone()));
+        let (pushed, state) = (OnceLock::new(), Mutex::new(state));
+        Self { id, name, topic, first, runtime, used_at, pushed, line_limit, state }
     }
 
     /// Which life of the name this is.

@@ -314,7 +314,7 @@ impl Topic {
         if self.has_check.load(Ordering::SeqCst)
             && let Some(check) = self.check()
         {
-            messages = check.pass(&self.runtime, &self.name, messages).await?;
+            messages = check.pass(&self.runtime.compiling, &self.name, messages).await?;
         }
         let count = messages.len() as u64;
         let (first, receipt) = self.queue(messages, Vec::new())?;

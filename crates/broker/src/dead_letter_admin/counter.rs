@@ -11,7 +11,7 @@ use storage::ReadLimit;
 use super::{Desk, no_marks};
 use crate::broker::Broker;
 use crate::error::Result;
-use crate::maintenance::retention::union;
+use crate::ranges::union;
 use crate::source::read_some;
 use crate::topic::Topic;
 

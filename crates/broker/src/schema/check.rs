@@ -8,9 +8,9 @@ use schemas::{Bound, Encoding, RevisionId, Settings, Validator};
 
 use super::Schema;
 use crate::broker::Broker;
+use crate::compiling::Compiling;
 use crate::definition::StoredCheck;
 use crate::error::{Error, Rejected, Result};
-use crate::runtime::Runtime;
 
 /// Bytes, times the revisions they may be checked against, that are checked where they came in:
 /// about a millisecond. More goes to a thread of its own.
@@ -89,11 +89,11 @@ impl Check {
     /// The messages with what says which schema they are of; an error if one is of none.
     pub(crate) async fn pass(
         self: &Arc<Self>,
-        runtime: &Runtime,
+        compiling: &Compiling,
         topic: &TopicName,
         messages: Vec<Message>,
     ) -> Result<Vec<Message>> {
-        let validator = self.validator(runtime, topic).await?;
+        let validator = self.validator(compiling, topic).await?;
         let bytes: usize = messages.iter().map(|message| message.data.len()).sum();
         if bytes.saturating_mul(validator.revision_count()) <= INLINE_BYTES_MAX {
             return self.pass_all(&validator, messages);
@@ -119,7 +119,7 @@ impl Check {
 
     /// The validator of the schema as it is now. Asked for with each publish, so that no change of
     /// the schema can be missed.
-    async fn validator(&self, runtime: &Runtime, topic: &TopicName) -> Result<Arc<Validator>> {
+    async fn validator(&self, compiling: &Compiling, topic: &TopicName) -> Result<Arc<Validator>> {
         let living = || self.living().ok_or_else(|| Error::SchemaDeleted(topic.to_string()));
         if let Some(made) = self.made_of(living()?.1) {
             return Ok(made);
@@ -131,7 +131,7 @@ impl Check {
         }
         let settings = self.settings.clone();
         let make = move || Arc::new(Validator::new(&schema, &settings));
-        let validator = runtime.compile(make).await?;
+        let validator = compiling.run(make).await?;
         *self.made.lock() = Some(Made { version, validator: Arc::clone(&validator) });
         Ok(validator)
     }

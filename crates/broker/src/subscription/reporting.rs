@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use domain::delivery::{AckOutcome, Failed, Failure, Fate, Ordering};
 use domain::{Moment, Now, Offset, Timestamp};
-use parking_lot::Mutex;
 use storage::TailRead;
 
 use super::looking::Open;
 use super::{State, Subscription};
-use crate::delivery_log::{Blocking, Entry, Gate, Line, News, Outcome};
+use crate::delivery_log::{Blocking, Entry, Line, News, Outcome};
 use crate::figures::{
     EndpointFigures, FifoFigures, Obstacles, Oldest, Pushed, SubscriptionFigures,
 };
@@ -162,11 +161,6 @@ impl State {
 
 /// Lines in the log.
 impl Subscription {
-    /// How many lines it may have.
-    pub(crate) fn gate(&self) -> &Mutex<Gate> {
-        &self.gate
-    }
-
     /// A line about the record at `offset`.
     pub(super) fn line(&self, offset: Offset, outcome: Outcome) -> Line {
         Line {
@@ -217,7 +211,7 @@ impl Subscription {
                 ..self.line(failed.offset, outcome)
             };
             let line = with_failure(line, Some(failed.failure));
-            self.runtime.delivery_log.add(self, now.moment, Entry::Delivery(line));
+            self.runtime.delivery_log.add(&self.line_limit, now.moment, Entry::Delivery(line));
         }
     }
 
@@ -262,7 +256,7 @@ impl Subscription {
             attempts_max: state.settings.attempts_allowed(),
             news,
         };
-        self.runtime.delivery_log.add(self, now, Entry::Fifo(blocking));
+        self.runtime.delivery_log.add(&self.line_limit, now, Entry::Fifo(blocking));
     }
 
     /// Tells what became of a record that was given up.
@@ -276,7 +270,11 @@ impl Subscription {
     ) {
         let line = Line { publish_time, attempt: Some(attempt), ..self.line(offset, outcome) };
         let line = with_failure(line, failure);
-        self.runtime.delivery_log.add(self, self.runtime.clock.now(), Entry::Delivery(line));
+        self.runtime.delivery_log.add(
+            &self.line_limit,
+            self.runtime.clock.now(),
+            Entry::Delivery(line),
+        );
     }
 }
 

@@ -4,9 +4,12 @@
 //! short lock guards one subscription, whoever calls runs its state machine inline, and no lock
 //! is held across an await.
 
+mod admin;
 mod alerts;
 mod audit;
 mod broker;
+mod catalogue;
+mod changed;
 mod clock;
 mod compiling;
 mod consumer;
@@ -22,6 +25,7 @@ mod figures;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod handled_letters;
 mod index;
 mod live;
 mod maintenance;
@@ -29,6 +33,7 @@ mod options;
 mod peek;
 mod push;
 mod ranges;
+mod registry;
 mod replay;
 mod rfc3339;
 mod runtime;
@@ -47,9 +52,11 @@ mod topic;
 mod upkeep;
 mod waiters;
 
+pub use admin::check_definition;
 pub use alerts::AlertView;
 pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
-pub use broker::{Broker, Page, check_definition};
+pub use broker::Broker;
+pub use catalogue::Page;
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
 pub use dead_letter_admin::{
@@ -62,7 +69,7 @@ pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
 };
-pub use maintenance::clock_watcher::ClockStatus;
+pub use maintenance::ClockStatus;
 pub use options::{
     AlertOptions, LiveOptions, LogOptions, Options, PushOptions, RetryDefault, Success,
 };

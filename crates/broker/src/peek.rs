@@ -7,8 +7,9 @@ use domain::delivery::RecordView;
 use domain::{Filter, Moment, Offset, Record, SubscriptionName, Timestamp, TopicName};
 use storage::{Batch, ReadLimit};
 
-use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::registry::Registry;
+use crate::runtime::Runtime;
 use crate::source::read_some;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
@@ -71,37 +72,44 @@ pub struct PeekPage {
 
 /// What is looked at.
 struct View<'view> {
-    broker: &'view Broker,
+    runtime: &'view Runtime,
     topic: &'view Topic,
     subscription: Option<&'view Subscription>,
 }
 
-impl Broker {
+/// Looks at messages.
+pub(crate) struct Peeker {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) registry: Arc<Registry>,
+}
+
+impl Peeker {
     /// Looks at the messages of a topic, those addressed to one subscription included.
-    pub async fn peek_topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
-        let topic = self.topic(name)?;
-        View { broker: self, topic: &topic, subscription: None }.look(peek).await
+    pub(crate) async fn topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
+        let topic = self.registry.topic(name)?;
+        View { runtime: &self.runtime, topic: &topic, subscription: None }.look(peek).await
     }
 
     /// Looks at the messages that a subscription has not settled and that pass its filter.
-    pub async fn peek_subscription(
+    pub(crate) async fn subscription(
         &self,
         name: &SubscriptionName,
         peek: &Peek,
     ) -> Result<PeekPage> {
-        let subscription = self.subscription(name)?;
+        let subscription = self.registry.subscription(name)?;
         if subscription.settings().detached {
             let why = format!("subscription {name} is detached from its topic and has no messages");
             return Err(Error::FailedPrecondition(why));
         }
         let topic = Arc::clone(subscription.topic());
-        View { broker: self, topic: &topic, subscription: Some(&subscription) }.look(peek).await
+        let (runtime, subscription) = (&*self.runtime, Some(&*subscription));
+        View { runtime, topic: &topic, subscription }.look(peek).await
     }
 }
 
 impl View<'_> {
     async fn look(&self, peek: &Peek) -> Result<PeekPage> {
-        let runtime = &self.broker.runtime;
+        let runtime = self.runtime;
         runtime.check_serving()?;
         let deadline = runtime.clock.now().plus(peek.wait.min(WAIT_MAX));
         let mut at = self.start(peek.from).await?;
@@ -122,13 +130,13 @@ impl View<'_> {
     async fn wait(&self, visible: impl Future<Output = ()>, deadline: Moment) -> Result<()> {
         tokio::select! {
             () = visible => {}
-            () = self.broker.runtime.clock.sleep_until(deadline) => {}
+            () = self.runtime.clock.sleep_until(deadline) => {}
         }
-        self.broker.runtime.check_serving()
+        self.runtime.check_serving()
     }
 
     async fn start(&self, from: PeekFrom) -> Result<Offset> {
-        let log = &self.broker.runtime.log;
+        let log = &self.runtime.log;
         let time = match from {
             PeekFrom::Latest => return Ok(log.end(self.topic.id())),
             PeekFrom::Offset(offset) => return Ok(offset),
@@ -163,7 +171,7 @@ impl View<'_> {
 
     async fn batch(&self, at: Offset) -> Result<Batch> {
         const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
-        let batch = read_some(&*self.broker.runtime.log, self.topic.id(), at, LIMIT).await?;
+        let batch = read_some(&*self.runtime.log, self.topic.id(), at, LIMIT).await?;
         // What is in memory is read without waiting; others get their turn all the same.
         tokio::task::coop::consume_budget().await;
         Ok(batch)

@@ -3,28 +3,23 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{Now, Timestamp};
-use parking_lot::Mutex;
-use storage::{Engine, MessageLog};
+use storage::MessageLog;
 use tokio::sync::Notify;
 
 use crate::audit::{self, AuditAct};
+use crate::changed::{Changed, ChangedList};
 use crate::clock::Clock;
 use crate::compiling::Compiling;
 use crate::damaged::Damaged;
-use crate::dead_letter::Jobs;
-use crate::dead_letter_admin::Desk;
 use crate::delivery_log::DeliveryLog;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::guard::Guard;
-use crate::index::Index;
+use crate::handled_letters::HandledLetters;
 use crate::options::Options;
-use crate::push::attempts::Attempts;
-use crate::subscription::Subscription;
-use crate::timers::Timers;
 use crate::upkeep::Upkeep;
 
 /// The log, the clock, and the notes left for the chores.
@@ -33,44 +28,37 @@ pub(crate) struct Runtime {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) guard: Guard,
     pub(crate) options: Options,
-    pub(crate) timers: Timers<Subscription>,
-    pub(crate) changed: Changed,
+    pub(crate) changed: Arc<Changed>,
+    /// Dead letter topics in which letters were dealt with since the last checkpoint.
+    pub(crate) changed_letters: ChangedList<HandledLetters>,
     pub(crate) upkeep: Upkeep,
-    pub(crate) index: Index<Subscription>,
-    pub(crate) dead_letters: Jobs,
     /// Told when a dead letter topic has something new.
     pub(crate) letters: Notify,
     pub(crate) damaged: Damaged,
     pub(crate) expiries: Expiries,
-    pub(crate) attempts: Attempts,
     pub(crate) delivery_log: DeliveryLog,
     pub(crate) compiling: Compiling,
-    /// Whose oldest record is looked up next.
-    pub(crate) oldest_turn: AtomicUsize,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
     failed: Notify,
 }
 
 impl Runtime {
-    pub(crate) fn new(engine: &Engine, clock: Arc<dyn Clock>, options: Options) -> Self {
+    pub(crate) fn new(log: Arc<dyn MessageLog>, clock: Arc<dyn Clock>, options: Options) -> Self {
+        let changed = Arc::new(Changed::default());
         Self {
-            log: Arc::clone(&engine.log),
-            attempts: Attempts::new(Arc::clone(&engine.attempts), clock.wall()),
+            log,
             guard: Guard::new(&*clock),
             clock,
             delivery_log: DeliveryLog::new(options.log.clone()),
             options,
-            timers: Timers::default(),
-            changed: Changed::default(),
+            changed_letters: ChangedList::new(Arc::clone(&changed)),
+            changed,
             upkeep: Upkeep::default(),
-            index: Index::default(),
-            dead_letters: Jobs::open(),
             letters: Notify::new(),
             damaged: Damaged::default(),
             expiries: Expiries::default(),
             compiling: Compiling::default(),
-            oldest_turn: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -162,58 +150,5 @@ impl Runtime {
             details,
             peer,
         });
-    }
-}
-
-/// Whose progress changed since the last checkpoint, and the wish for one.
-#[derive(Default)]
-pub(crate) struct Changed {
-    subscriptions: Mutex<Vec<Arc<Subscription>>>,
-    forgotten: Mutex<Vec<domain::SubscriptionId>>,
-    desks: Mutex<Vec<Arc<Desk>>>,
-    pressed: AtomicBool,
-    pub(crate) wake: Notify,
-}
-
-impl Changed {
-    pub(crate) fn add(&self, subscription: Arc<Subscription>) {
-        self.subscriptions.lock().push(subscription);
-        self.wake.notify_one();
-    }
-
-    pub(crate) fn forget(&self, subscription: domain::SubscriptionId) {
-        self.forgotten.lock().push(subscription);
-        self.wake.notify_one();
-    }
-
-    /// A desk's marks have changed.
-    pub(crate) fn add_desk(&self, desk: Arc<Desk>) {
-        self.desks.lock().push(desk);
-        self.wake.notify_one();
-    }
-
-    pub(crate) fn take_desks(&self) -> Vec<Arc<Desk>> {
-        std::mem::take(&mut *self.desks.lock())
-    }
-
-    /// The log wants room: checkpoint and trim now.
-    pub(crate) fn press(&self) {
-        self.pressed.store(true, Ordering::SeqCst);
-        self.wake.notify_one();
-    }
-
-    pub(crate) fn take_pressed(&self) -> bool {
-        self.pressed.swap(false, Ordering::SeqCst)
-    }
-
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn take(&self) -> (Vec<Arc<Subscription>>, Vec<domain::SubscriptionId>) {
-        (
-            std::mem::take(&mut *self.subscriptions.lock()),
-            std::mem::take(&mut *self.forgotten.lock()),
-        )
     }
 }

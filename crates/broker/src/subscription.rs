@@ -3,11 +3,14 @@
 mod acks;
 mod exhausted;
 mod fetching;
+mod jobs;
 mod journal;
 mod lanes;
 mod leasing;
 mod looking;
+mod notes;
 mod pushing;
+mod readers;
 mod reporting;
 #[cfg(test)]
 mod tests;
@@ -24,12 +27,16 @@ use parking_lot::{Mutex, MutexGuard};
 use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
-use fetching::Fetch;
+pub(crate) use jobs::{Job, Outcome};
 pub(crate) use leasing::{Ask, Step};
+pub(crate) use notes::Notes;
 pub(crate) use pushing::Settlement;
+pub(crate) use readers::Readers;
+
+use fetching::Fetch;
+use jobs::Trouble;
 use reporting::Blocked;
 
-use crate::dead_letter::Trouble;
 use crate::delivery_log::LineLimit;
 use crate::error::{Error, Resource, Result};
 use crate::figures::{Counts, Oldest, Pushed};
@@ -45,8 +52,10 @@ pub struct Subscription {
     id: SubscriptionId,
     name: SubscriptionName,
     topic: Arc<Topic>,
+    readers: Arc<Readers>,
     first: Offset,
     runtime: Arc<Runtime>,
+    notes: Arc<Notes>,
     /// When it was last used, on the wall clock.
     used_at: AtomicU64,
     /// What its attempts to push came to; made with the first.
@@ -127,9 +136,9 @@ pub(crate) struct Definition {
 impl Subscription {
     pub(crate) fn new(
         definition: Definition,
-        topic: Arc<Topic>,
+        readers: Arc<Readers>,
         delivery: Delivery,
-        runtime: Arc<Runtime>,
+        (runtime, notes): (Arc<Runtime>, Arc<Notes>),
     ) -> Self {
         let Definition { id, settings, version, first, gone, used_at } = definition;
         let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
@@ -158,10 +167,19 @@ impl Subscription {
             seeks: 0,
             is_deleted: false,
         };
-        let used_at = AtomicU64::new(used_at.0);
-        let line_limit = Arc::new(LineLimit::new(name.clone()));
-        let (pushed, state) = (OnceLock::new(), Mutex::new(state));
-        Self { id, name, topic, first, runtime, used_at, pushed, line_limit, state }
+        Self {
+            id,
+            line_limit: Arc::new(LineLimit::new(name.clone())),
+            name,
+            topic: Arc::clone(readers.topic()),
+            readers,
+            first,
+            runtime,
+            notes,
+            used_at: AtomicU64::new(used_at.0),
+            pushed: OnceLock::new(),
+            state: Mutex::new(state),
+        }
     }
 
     /// Which life of the name this is.
@@ -177,6 +195,11 @@ impl Subscription {
     /// The topic it reads, living or deleted.
     pub fn topic(&self) -> &Arc<Topic> {
         &self.topic
+    }
+
+    /// Its topic with all who read it.
+    pub(crate) fn readers(&self) -> &Arc<Readers> {
+        &self.readers
     }
 
     /// The settings as last stored.

@@ -9,7 +9,7 @@ use storage::{Keep, MessageLog};
 
 use crate::error::Result;
 use crate::ranges::union;
-use crate::topic::Topic;
+use crate::subscription::Readers;
 
 /// The topics as of one trim, with the offsets at which each retention begins.
 pub(crate) struct Retention {
@@ -17,7 +17,7 @@ pub(crate) struct Retention {
 }
 
 struct Retained {
-    topic: Arc<Topic>,
+    readers: Arc<Readers>,
     /// For each retention in use on the topic: the first offset it covers.
     retained_from: HashMap<Duration, Offset>,
 }
@@ -26,29 +26,30 @@ impl Retention {
     /// Looks up where every retention of `topics` begins at `now`, by which retention counts.
     pub(crate) async fn prepare(
         log: &dyn MessageLog,
-        topics: Vec<Arc<Topic>>,
+        topics: Vec<Arc<Readers>>,
         now: Timestamp,
     ) -> Result<Self> {
         let mut retained = HashMap::with_capacity(topics.len());
-        for topic in topics {
+        for readers in topics {
+            let id = readers.topic().id();
             let mut retained_from = HashMap::new();
-            for retention in retentions(&topic) {
-                let from = log.offset_at(topic.id(), now.minus(retention)).await?;
+            for retention in retentions(&readers) {
+                let from = log.offset_at(id, now.minus(retention)).await?;
                 retained_from.insert(retention, from);
             }
-            retained.insert(topic.id(), Retained { topic, retained_from });
+            retained.insert(id, Retained { readers, retained_from });
         }
         Ok(Self { topics: retained })
     }
 }
 
-fn retentions(topic: &Topic) -> Vec<Duration> {
-    let subscriptions = topic.subscriptions();
+fn retentions(readers: &Readers) -> Vec<Duration> {
+    let subscriptions = readers.subscriptions();
     let mut all: Vec<_> = subscriptions
         .iter()
         .map(|subscription| subscription.settings().message_retention)
         .collect();
-    all.extend(topic.retention());
+    all.extend(readers.topic().retention());
     all.sort_unstable();
     all.dedup();
     all
@@ -72,15 +73,15 @@ impl Retained {
     fn collect_needed(&self, range: OffsetRange, needed: &mut Vec<OffsetRange>) {
         // A retention that was set after this trim began keeps everything.
         let from = |retention| self.retained_from.get(&retention).copied().unwrap_or_default();
-        if let Some(retention) = self.topic.retention() {
+        if let Some(retention) = self.readers.topic().retention() {
             needed.push(OffsetRange { from: from(retention).max(range.from), to: range.to });
         }
-        for subscription in self.topic.subscriptions() {
+        for subscription in self.readers.subscriptions() {
             let retained_from = from(subscription.settings().message_retention);
             needed.extend(subscription.needed(range, retained_from));
         }
-        for snapshot in self.topic.snapshots() {
-            needed.extend(snapshot.progress().unacked_in(range));
+        for hold in self.readers.topic().holds() {
+            needed.extend(hold.progress().unacked_in(range));
         }
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
+use super::attempts::Attempts;
 use super::budget::Budget;
 use super::crew::Crew;
 use super::endpoint::Endpoints;
@@ -44,6 +45,7 @@ const HANDS_MAX: usize = 4;
 /// What all pushers share.
 pub(crate) struct Shared {
     pub(super) runtime: Arc<Runtime>,
+    pub(super) attempts: Arc<Attempts>,
     pub(super) options: PushOptions,
     pub(super) version: &'static str,
     pub(super) sender: Arc<Sender>,
@@ -100,7 +102,7 @@ struct Running {
 
 impl Scheduler {
     /// Pushes nothing yet.
-    pub(crate) fn start(runtime: &Arc<Runtime>) -> Result<Self> {
+    pub(crate) fn start(runtime: &Arc<Runtime>, attempts: Arc<Attempts>) -> Result<Self> {
         let options = runtime.options.push.clone();
         let sender = SenderOptions {
             connect_timeout: options.connect_timeout,
@@ -122,6 +124,7 @@ impl Scheduler {
         let workers = (0..options.workers.max(1)).map(|_| Worker::start()).collect();
         let shared = Shared {
             runtime: Arc::clone(runtime),
+            attempts,
             version: env!("CARGO_PKG_VERSION"),
             sender: Arc::new(sender),
             endpoints: Arc::new(Endpoints::new(budget)),

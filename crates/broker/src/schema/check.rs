@@ -6,8 +6,7 @@ use domain::{Invalid, Message, SchemaName, TopicName, message};
 use parking_lot::Mutex;
 use schemas::{Bound, Encoding, RevisionId, Settings, Validator};
 
-use super::Schema;
-use crate::broker::Broker;
+use super::{Schema, Schemas};
 use crate::compiling::Compiling;
 use crate::definition::StoredCheck;
 use crate::error::{Error, Rejected, Result};
@@ -142,10 +141,10 @@ impl Check {
     }
 }
 
-impl Broker {
+impl Schemas {
     /// What a topic was held to when it was stored.
     pub(crate) fn check_as_stored(&self, stored: StoredCheck) -> Arc<Check> {
-        let found = self.schemas.read().get(&stored.settings.schema).cloned();
+        let found = self.known.read().get(&stored.settings.schema).cloned();
         let schema = found.filter(|schema| schema.id == stored.schema);
         Check::new(stored.settings, stored.schema, schema)
     }
@@ -165,7 +164,7 @@ impl Broker {
 
     fn set_check(&self, before: Option<&Check>, set: SchemaSet) -> Result<Arc<Check>> {
         let schema = match (&set.schema, before) {
-            (Some(name), _) => self.schema(name)?,
+            (Some(name), _) => self.get(name)?,
             (None, Some(before)) => before.schema.clone().ok_or_else(deleted)?,
             (None, None) => return Err(missing("schema", "name a schema")),
         };
@@ -198,7 +197,7 @@ impl Broker {
             return;
         }
         let details = format!("{} -> {}", told(before), told(after));
-        self.audit("change schema", topic.to_string(), Some(details));
+        self.runtime.audit("change schema", topic.to_string(), Some(details));
     }
 }
 

@@ -52,7 +52,7 @@ pub(in crate::push) fn judge(ended: Vec<Ended>) -> Vec<Judged> {
         Judged { key: ended.key, outcome }
     });
     let judged = judged.collect();
-    maker.shared.runtime.attempts.record_all(maker.subscription.id(), attempts);
+    maker.shared.attempts.record_all(maker.subscription.id(), attempts);
     judged
 }
 

@@ -36,9 +36,9 @@ pub struct Broker {
     registry: Arc<Registry>,
     admin: Arc<Admin>,
     schemas: Arc<Schemas>,
-    seeker: Arc<Seeker>,
+    seeker: Seeker,
     peeker: Peeker,
-    letters: Arc<DeadLetterAdmin>,
+    dead_letters: Arc<DeadLetterAdmin>,
     push: Arc<Scheduler>,
     attempts: Arc<Attempts>,
     live: Arc<Live>,
@@ -58,7 +58,7 @@ impl Broker {
         self.tail.wake_all();
         self.live.close();
         self.push.stop(grace).await;
-        self.letters.close().await;
+        self.dead_letters.close().await;
         let chores = std::mem::take(&mut *self.chores.lock());
         for chore in chores {
             chore.abort();

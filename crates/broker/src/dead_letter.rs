@@ -16,7 +16,7 @@ use crate::delivery_log::Outcome as Told;
 use crate::error::{Error, Resource, Result};
 use crate::push::attempts::Attempts;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::source::{Found, find};
 use crate::subscription::{Job, Notes, Outcome, Subscription};
 use crate::topic::Topic;
@@ -24,13 +24,22 @@ use letter::Reason;
 
 /// Takes exhausted records to where they belong.
 pub(crate) struct Forwarder {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) notes: Arc<Notes>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) attempts: Arc<Attempts>,
+    access: LogAccess,
+    notes: Arc<Notes>,
+    registry: Arc<Registry>,
+    attempts: Arc<Attempts>,
 }
 
 impl Forwarder {
+    pub(crate) fn new(
+        access: LogAccess,
+        notes: Arc<Notes>,
+        registry: Arc<Registry>,
+        attempts: Arc<Attempts>,
+    ) -> Self {
+        Self { access, notes, registry, attempts }
+    }
+
     /// Takes one record after the other, for ever.
     pub(crate) async fn run(self) {
         loop {
@@ -65,7 +74,7 @@ impl Forwarder {
         let receipt = match outcome? {
             Outcome::Settled(Some(receipt)) => receipt,
             Outcome::Settled(None) | Outcome::AlreadySettled => {
-                self.runtime.log.commit(Commit::barrier())
+                self.access.log.commit(Commit::barrier())
             }
             Outcome::NotExhausted => {
                 let name = subscription.name().to_string();
@@ -76,9 +85,9 @@ impl Forwarder {
     }
 
     async fn settle(&self, job: &Job) -> Result<Outcome> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         let (subscription, exhausted) = (&job.subscription, &job.exhausted);
-        let log = &*self.runtime.log;
+        let log = &*self.access.log;
         let found = match find(log, subscription.topic().id(), exhausted.offset).await {
             Ok(found) => found,
             Err(error) => return fail(job, error.to_string(), error.into()),
@@ -117,7 +126,7 @@ impl Forwarder {
                 );
                 fail(job, why.clone(), Error::FailedPrecondition(why))
             }
-            Err(error) if self.runtime.check_serving().is_ok() => {
+            Err(error) if self.access.check_serving().is_ok() => {
                 fail(job, error.to_string(), error)
             }
             Ok(Outcome::Settled(receipt)) => {
@@ -140,8 +149,8 @@ impl Forwarder {
         let reason = if job.skip.is_some() { Reason::Skipped } else { Reason::Exhausted };
         let settings = job.subscription.settings();
         let message = letter::write(&settings, &job.exhausted, reason, record)?;
-        if !self.runtime.log.has_room() {
-            self.runtime.log.room().await?;
+        if !self.access.log.has_room() {
+            self.access.log.room().await?;
         }
         Ok((topic, message))
     }

@@ -37,7 +37,7 @@ pub use frame::{Change, LiveEvent, LiveFrame, LiveIds, LiveMatch, LiveMessage, L
 pub use stream::{LiveStart, LiveStream};
 
 use crate::options::LiveOptions;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::spawn;
 use crate::topic::Topic;
 use figures::{Counters, add};
@@ -53,7 +53,8 @@ const EXPIRY_STEP: Duration = Duration::from_secs(1);
 
 /// The live subscriptions of a server.
 pub struct Live {
-    runtime: Arc<Runtime>,
+    access: LogAccess,
+    options: LiveOptions,
     followers: Mutex<BTreeMap<TopicId, Arc<Follower>>>,
     registrations: Mutex<Registrations>,
     shards: Shards,
@@ -91,12 +92,12 @@ pub struct LiveView {
 }
 
 impl Live {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Arc<Self> {
-        let options = &runtime.options.live;
+    pub(crate) fn new(access: LogAccess, options: LiveOptions) -> Arc<Self> {
         let memory = Arc::new(Memory::new(options.buffer_bytes));
         let registrations = Mutex::new(Registrations::new(options.settings.clone()));
         Arc::new(Self {
-            runtime,
+            access,
+            options,
             followers: Mutex::default(),
             registrations,
             shards: Shards::default(),
@@ -108,11 +109,11 @@ impl Live {
 
     /// What live subscriptions were told.
     pub fn options(&self) -> &LiveOptions {
-        &self.runtime.options.live
+        &self.options
     }
 
     fn new_session(&self, gateway: Arc<str>) -> Session {
-        let first = self.runtime.clock.wall().0;
+        let first = self.access.clock.wall().0;
         Session::new(gateway, first, self.options().buffer_frames, Arc::clone(&self.memory))
     }
 }
@@ -129,7 +130,7 @@ impl Live {
             return;
         }
         followers.entry(topic.id()).or_insert_with(|| {
-            let at = self.runtime.log.end(topic.id());
+            let at = self.access.log.end(topic.id());
             let follower = Arc::new(Follower::new(Arc::clone(topic), at));
             let run = follower::run(Arc::clone(self), Arc::clone(&follower));
             // It ends with its topic, or with the server.
@@ -148,7 +149,7 @@ impl Live {
 
     /// Whether streams may be opened, and go on: not any more once the server stops.
     pub fn is_serving(&self) -> bool {
-        self.runtime.check_serving().is_ok()
+        self.access.check_serving().is_ok()
     }
 
     /// The topics whose messages are matched.
@@ -180,9 +181,9 @@ impl Live {
 impl Live {
     /// Registers a subscription, or renews the one that is there with the same content.
     pub fn register(&self, request: Request) -> Result<LiveRegistered, Refusal> {
-        let begun = self.runtime.clock.now();
+        let begun = self.access.clock.now();
         let registered = self.try_register(request);
-        let took = self.runtime.clock.now().since(begun);
+        let took = self.access.clock.now().since(begun);
         self.figures.note_registration(took, registered.is_ok());
         registered
     }
@@ -191,13 +192,13 @@ impl Live {
         let spec = Spec::new(request, &self.options().settings)?;
         let followers: Vec<_> = self.followers.lock().values().cloned().collect();
         let mut registrations = self.registrations.lock();
-        let registered = registrations.registry.register(self.runtime.now(), &spec)?;
+        let registered = registrations.registry.register(self.access.now(), &spec)?;
         if let Some(ended) = &registered.ended {
             self.note_ended(&mut registrations, std::slice::from_ref(ended));
             self.shards.remove(ended);
         }
         let answer = if registered.renewed {
-            let view = registrations.registry.get(self.runtime.now(), spec.subscription())?;
+            let view = registrations.registry.get(self.access.now(), spec.subscription())?;
             let interest_version = self.shards.interest_version(&view.scope);
             let effective = positions(&followers);
             LiveRegistered {
@@ -245,18 +246,18 @@ impl Live {
     /// Renews a subscription by its own TTL; when it expires then. `gateway` is who asks, if that
     /// is known.
     pub fn heartbeat(&self, id: &str, gateway: Option<&str>) -> Result<Timestamp, Refusal> {
-        let begun = self.runtime.now();
+        let begun = self.access.now();
         let renewed = self.registrations.lock().registry.heartbeat(begun, id, gateway);
-        let took = self.runtime.clock.now().since(begun.moment);
+        let took = self.access.clock.now().since(begun.moment);
         self.figures.note_renewal(took, renewed.is_ok());
         renewed
     }
 
     /// Renews all subscriptions of a gateway; how many.
     pub fn heartbeat_gateway(&self, gateway: &str) -> usize {
-        let begun = self.runtime.now();
+        let begun = self.access.now();
         let renewed = self.registrations.lock().registry.heartbeat_gateway(begun, gateway);
-        self.figures.note_renewal(self.runtime.clock.now().since(begun.moment), true);
+        self.figures.note_renewal(self.access.clock.now().since(begun.moment), true);
         renewed
     }
 
@@ -332,14 +333,14 @@ impl Live {
 impl Live {
     /// One subscription. Does not renew it.
     pub fn get(&self, id: &str) -> Result<LiveView, Refusal> {
-        let view = self.registrations.lock().registry.get(self.runtime.now(), id)?;
+        let view = self.registrations.lock().registry.get(self.access.now(), id)?;
         Ok(self.with_filter(view))
     }
 
     /// Subscriptions in pages, and where the next page begins.
     pub fn list(&self, query: &Query) -> (Vec<LiveView>, Option<u32>) {
         let Page { subscriptions, next } =
-            self.registrations.lock().registry.list(self.runtime.now(), query);
+            self.registrations.lock().registry.list(self.access.now(), query);
         let views = subscriptions.into_iter().map(|view| self.with_filter(view)).collect();
         (views, next)
     }
@@ -380,7 +381,7 @@ pub(crate) async fn expire(live: Arc<Live>) {
     loop {
         let next = {
             let mut registrations = live.registrations.lock();
-            let now = live.runtime.clock.now();
+            let now = live.access.clock.now();
             let ended = registrations.registry.expire(now, ENDED_AT_A_TIME);
             let next = registrations.registry.next_wake();
             live.end(registrations, &ended);
@@ -391,8 +392,8 @@ pub(crate) async fn expire(live: Arc<Live>) {
             continue;
         };
         // A registration may have brought an earlier deadline since.
-        let now = live.runtime.clock.now();
-        live.runtime.clock.sleep_until(next.min(now.plus(EXPIRY_STEP))).await;
+        let now = live.access.clock.now();
+        live.access.clock.sleep_until(next.min(now.plus(EXPIRY_STEP))).await;
         tokio::task::coop::consume_budget().await;
     }
 }

@@ -9,7 +9,7 @@ use storage::{Batch, ReadLimit};
 
 use crate::error::{Error, Result};
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::source::read_some;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
@@ -72,22 +72,26 @@ pub struct PeekPage {
 
 /// What is looked at.
 struct View<'view> {
-    runtime: &'view Runtime,
+    access: &'view LogAccess,
     topic: &'view Topic,
     subscription: Option<&'view Subscription>,
 }
 
 /// Looks at messages.
 pub(crate) struct Peeker {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) registry: Arc<Registry>,
+    access: LogAccess,
+    registry: Arc<Registry>,
 }
 
 impl Peeker {
+    pub(crate) fn new(access: LogAccess, registry: Arc<Registry>) -> Self {
+        Self { access, registry }
+    }
+
     /// Looks at the messages of a topic, those addressed to one subscription included.
     pub(crate) async fn topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
         let topic = self.registry.topic(name)?;
-        View { runtime: &self.runtime, topic: &topic, subscription: None }.look(peek).await
+        View { access: &self.access, topic: &topic, subscription: None }.look(peek).await
     }
 
     /// Looks at the messages that a subscription has not settled and that pass its filter.
@@ -102,16 +106,16 @@ impl Peeker {
             return Err(Error::FailedPrecondition(why));
         }
         let topic = Arc::clone(subscription.topic());
-        let (runtime, subscription) = (&*self.runtime, Some(&*subscription));
-        View { runtime, topic: &topic, subscription }.look(peek).await
+        let (access, subscription) = (&self.access, Some(&*subscription));
+        View { access, topic: &topic, subscription }.look(peek).await
     }
 }
 
 impl View<'_> {
     async fn look(&self, peek: &Peek) -> Result<PeekPage> {
-        let runtime = self.runtime;
-        runtime.check_serving()?;
-        let deadline = runtime.clock.now().plus(peek.wait.min(WAIT_MAX));
+        let access = self.access;
+        access.check_serving()?;
+        let deadline = access.clock.now().plus(peek.wait.min(WAIT_MAX));
         let mut at = self.start(peek.from).await?;
         let looked_to = at.plus(LOOKED_THROUGH_MAX);
         loop {
@@ -119,7 +123,7 @@ impl View<'_> {
             tokio::pin!(visible);
             visible.as_mut().enable();
             let page = self.read(at, looked_to, peek).await?;
-            if !page.is_end || !page.messages.is_empty() || runtime.clock.now() >= deadline {
+            if !page.is_end || !page.messages.is_empty() || access.clock.now() >= deadline {
                 return Ok(page);
             }
             at = page.next;
@@ -130,13 +134,13 @@ impl View<'_> {
     async fn wait(&self, visible: impl Future<Output = ()>, deadline: Moment) -> Result<()> {
         tokio::select! {
             () = visible => {}
-            () = self.runtime.clock.sleep_until(deadline) => {}
+            () = self.access.clock.sleep_until(deadline) => {}
         }
-        self.runtime.check_serving()
+        self.access.check_serving()
     }
 
     async fn start(&self, from: PeekFrom) -> Result<Offset> {
-        let log = &self.runtime.log;
+        let log = &self.access.log;
         let time = match from {
             PeekFrom::Latest => return Ok(log.end(self.topic.id())),
             PeekFrom::Offset(offset) => return Ok(offset),
@@ -171,7 +175,7 @@ impl View<'_> {
 
     async fn batch(&self, at: Offset) -> Result<Batch> {
         const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
-        let batch = read_some(&*self.runtime.log, self.topic.id(), at, LIMIT).await?;
+        let batch = read_some(&*self.access.log, self.topic.id(), at, LIMIT).await?;
         // What is in memory is read without waiting; others get their turn all the same.
         tokio::task::coop::consume_budget().await;
         Ok(batch)

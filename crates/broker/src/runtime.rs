@@ -33,7 +33,7 @@ pub(crate) struct Runtime {
     pub(crate) changed_letters: ChangedList<HandledLetters>,
     pub(crate) upkeep: Upkeep,
     /// Told when a dead letter topic has something new.
-    pub(crate) letters: Notify,
+    pub(crate) new_letters: Notify,
     pub(crate) damaged: Damaged,
     pub(crate) expiries: Expiries,
     pub(crate) delivery_log: DeliveryLog,
@@ -55,7 +55,7 @@ impl Runtime {
             changed_letters: ChangedList::new(Arc::clone(&changed)),
             changed,
             upkeep: Upkeep::default(),
-            letters: Notify::new(),
+            new_letters: Notify::new(),
             damaged: Damaged::default(),
             expiries: Expiries::default(),
             compiling: Compiling::default(),
@@ -118,6 +118,30 @@ impl Runtime {
             }
             notified.await;
         }
+    }
+}
+
+/// The log and the clock, for those who need no more of the server.
+pub(crate) struct LogAccess {
+    pub(crate) log: Arc<dyn MessageLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    runtime: Arc<Runtime>,
+}
+
+impl LogAccess {
+    pub(crate) fn new(runtime: &Arc<Runtime>) -> Self {
+        let (log, clock) = (Arc::clone(&runtime.log), Arc::clone(&runtime.clock));
+        Self { log, clock, runtime: Arc::clone(runtime) }
+    }
+
+    /// The present on both clocks.
+    pub(crate) fn now(&self) -> Now {
+        Now { moment: self.clock.now(), wall: self.clock.wall() }
+    }
+
+    /// `Err` once the log has failed or the server stops: nothing more is delivered then.
+    pub(crate) fn check_serving(&self) -> Result<()> {
+        self.runtime.check_serving()
     }
 }
 

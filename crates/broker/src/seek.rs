@@ -42,12 +42,20 @@ impl KeptNow {
 
 /// Sends subscriptions elsewhere.
 pub(crate) struct Seeker {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) push: Arc<Scheduler>,
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+    push: Arc<Scheduler>,
 }
 
 impl Seeker {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        registry: Arc<Registry>,
+        push: Arc<Scheduler>,
+    ) -> Self {
+        Self { runtime, registry, push }
+    }
+
     /// Sends a subscription elsewhere. Durable when it returns; ack ids given out before count
     /// no more.
     pub(crate) async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {

@@ -70,7 +70,7 @@ const DEGRADED_MAX: usize = 100;
 pub(crate) struct Observer {
     runtime: Arc<Runtime>,
     registry: Arc<Registry>,
-    letters: Arc<DeadLetterAdmin>,
+    dead_letters: Arc<DeadLetterAdmin>,
     push: Arc<Scheduler>,
     /// Whose oldest record is looked up next.
     oldest_turn: AtomicUsize,
@@ -80,10 +80,10 @@ impl Observer {
     pub(crate) fn new(
         runtime: Arc<Runtime>,
         registry: Arc<Registry>,
-        letters: Arc<DeadLetterAdmin>,
+        dead_letters: Arc<DeadLetterAdmin>,
         push: Arc<Scheduler>,
     ) -> Self {
-        Self { runtime, registry, letters, push, oldest_turn: AtomicUsize::new(0) }
+        Self { runtime, registry, dead_letters, push, oldest_turn: AtomicUsize::new(0) }
     }
 
     /// How the broker is. Looks at every subscription.
@@ -92,7 +92,7 @@ impl Observer {
         let mut status = Status {
             topics: topics.iter().filter(|topic| !topic.name().is_own()).count(),
             snapshots: self.registry.all_snapshots().len(),
-            replays_running: self.letters.running(),
+            replays_running: self.dead_letters.running(),
             degraded: self.degraded_server(),
             ..Status::default()
         };

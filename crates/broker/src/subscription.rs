@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use domain::delivery::{ConsumerId, Delivery, Effects, Flow};
 use domain::{
-    Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, SubscriptionName,
+    Moment, Now, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, SubscriptionName,
     Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -102,6 +102,43 @@ struct State {
     is_deleted: bool,
 }
 
+impl State {
+    /// The state of a subscription that is taken up now.
+    fn new(
+        settings: Arc<domain::Subscription>,
+        version: u64,
+        gone: Option<Arc<Progress>>,
+        delivery: Delivery,
+        now: Now,
+    ) -> Self {
+        let saved = Cursor::of(delivery.progress(), now.wall);
+        let blocked = Blocked::resumed(&settings, delivery.progress(), now);
+        Self {
+            settings,
+            version,
+            delivery,
+            waiters: Waiters::default(),
+            consumers: 0,
+            fetch: Fetch::default(),
+            is_changed: false,
+            is_hungry: false,
+            is_held_back: false,
+            indexed: 0,
+            tick_at: None,
+            check_at: None,
+            saved,
+            dead_letters: Trouble::default(),
+            counts: Counts::default(),
+            oldest: None,
+            blocked,
+            gone,
+            paused_since: None,
+            seeks: 0,
+            is_deleted: false,
+        }
+    }
+}
+
 /// The saved cursor, as its owner may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -141,32 +178,8 @@ impl Subscription {
         (runtime, notes): (Arc<Runtime>, Arc<Notes>),
     ) -> Self {
         let Definition { id, settings, version, first, gone, used_at } = definition;
-        let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
         let name = settings.name.clone();
-        let blocked = Blocked::resumed(&settings, delivery.progress(), runtime.now());
-        let state = State {
-            settings,
-            version,
-            delivery,
-            waiters: Waiters::default(),
-            consumers: 0,
-            fetch: Fetch::default(),
-            is_changed: false,
-            is_hungry: false,
-            is_held_back: false,
-            indexed: 0,
-            tick_at: None,
-            check_at: None,
-            saved,
-            dead_letters: Trouble::default(),
-            counts: Counts::default(),
-            oldest: None,
-            blocked,
-            gone,
-            paused_since: None,
-            seeks: 0,
-            is_deleted: false,
-        };
+        let state = State::new(settings, version, gone, delivery, runtime.now());
         Self {
             id,
             line_limit: Arc::new(LineLimit::new(name.clone())),

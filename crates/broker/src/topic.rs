@@ -420,6 +420,6 @@ impl Topic {
     /// There may be new dead letters.
     fn note_letters(&self) {
         self.letters.note_letters();
-        self.runtime.letters.notify_one();
+        self.runtime.new_letters.notify_one();
     }
 }

@@ -62,7 +62,7 @@ impl Admin {
         for entry in self.catalogue.entries(Kind::Snapshot).await? {
             self.load_snapshot(&entry).await?;
         }
-        self.letters.load().await
+        self.dependants.dead_letters.load().await
     }
 
     pub(super) async fn load_topic(&self, entry: &Entry, ledger: &Ledger) -> Result<Arc<Topic>> {
@@ -76,7 +76,7 @@ impl Admin {
         topic.set_check(stored.schema.map(|check| self.schemas.check_as_stored(check)));
         topic.set_dead_letter(ledger.dead_letter_topics.contains_key(topic.name()));
         self.registry.add_topic(Arc::new(Readers::new(Arc::clone(&topic))));
-        self.live.look_at(&topic);
+        self.dependants.live.look_at(&topic);
         Ok(topic)
     }
 

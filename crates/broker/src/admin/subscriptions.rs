@@ -44,7 +44,7 @@ impl Admin {
             if progress.acked_above_count() > 0 {
                 subscription.seek(|_, _, _| progress)?.await?;
             }
-            admin.push.look_at(&subscription);
+            admin.dependants.push.look_at(&subscription);
             admin.audit_push(None, &subscription.settings());
             Ok(subscription)
         };
@@ -146,7 +146,7 @@ impl Admin {
         let entry = self.catalogue.update(SUBSCRIPTION, name, value, version).await?;
         self.note_policy(ledger, Some(&before), Some(&settings));
         subscription.set_settings(Arc::new(settings), stored.gone, entry.version);
-        self.push.look_at(subscription);
+        self.dependants.push.look_at(subscription);
         self.plan_expiry(subscription);
         Ok(())
     }
@@ -196,12 +196,12 @@ impl Admin {
         self.catalogue.delete(SUBSCRIPTION, name, version).await?;
         self.registry.remove_subscription(&settings.name);
         subscription.mark_deleted();
-        self.push.look_at(subscription);
+        self.dependants.push.look_at(subscription);
         subscription.readers().detach(subscription);
         self.note_policy(ledger, Some(&settings), None);
         self.registry.drop_if_unused(subscription.readers());
         self.runtime.changed.forget(subscription.id());
-        self.attempts.forget(subscription.id());
+        self.dependants.attempts.forget(subscription.id());
         Ok(())
     }
 

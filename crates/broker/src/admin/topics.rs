@@ -65,7 +65,7 @@ impl Admin {
             topic.set_settings(Versioned { settings: Arc::new(settings), version: entry.version });
             admin.schemas.audit_check(&name, before.as_deref(), check.as_deref());
             topic.set_check(check);
-            admin.live.look_at(&topic);
+            admin.dependants.live.look_at(&topic);
             Ok(topic)
         };
         self.catalogue.change(change).await
@@ -85,8 +85,8 @@ impl Admin {
                 return Err(error);
             }
             admin.registry.remove_topic(&name);
-            admin.live.look_at(topic);
-            admin.letters.drop_topic(topic).await;
+            admin.dependants.live.look_at(topic);
+            admin.dependants.dead_letters.drop_topic(topic).await;
             admin.registry.drop_if_unused(&readers);
             admin.runtime.audit("delete", name.to_string(), None);
             Ok(())

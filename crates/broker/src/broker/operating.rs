@@ -31,12 +31,12 @@ impl Broker {
         place: &LetterPlace,
         query: &LetterQuery,
     ) -> Result<LetterPage> {
-        self.letters.list(place, query).await
+        self.dead_letters.list(place, query).await
     }
 
     /// One letter by its own id; `NotFound` if it was deleted or is kept no longer.
     pub async fn dead_letter(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
-        self.letters.get(topic, id).await
+        self.dead_letters.get(topic, id).await
     }
 
     /// How many dead letters of a subscription nobody has dealt with: they lie in its dead letter
@@ -60,29 +60,29 @@ impl Broker {
         wanted: LettersWanted,
         confirm: Option<u64>,
     ) -> Result<u64> {
-        self.letters.delete(place, selection, wanted, confirm).await
+        self.dead_letters.delete(place, selection, wanted, confirm).await
     }
 
     /// Begins to replay dead letters, and answers when they are counted or soon after. The
     /// replay is on stable storage and goes on after a restart; new letters are not part of it.
     pub async fn replay_letters(&self, request: ReplayRequest) -> Result<Replay> {
-        self.letters.begin_replay(request).await
+        self.dead_letters.begin_replay(request).await
     }
 
     /// The replays of a project, in order of their names, which is that of their creation.
     pub fn replays(&self, project: &ProjectName) -> Vec<Replay> {
-        self.letters.replays_of(project)
+        self.dead_letters.replays_of(project)
     }
 
     /// One replay.
     pub fn replay(&self, name: &str) -> Result<Replay> {
-        self.letters.replay(name)
+        self.dead_letters.replay(name)
     }
 
     /// Ends a replay before it is done. What was replayed stays so. `FailedPrecondition` if it has
     /// ended already.
     pub async fn cancel_replay(&self, name: &str) -> Result<Replay> {
-        self.letters.cancel_replay(name).await
+        self.dead_letters.cancel_replay(name).await
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use storage::{Engine, ProgressStore};
 
 use super::Broker;
-use crate::admin::Admin;
+use crate::admin::{Admin, Dependants};
 use crate::alerts::Alerts;
 use crate::catalogue::Catalogue;
 use crate::clock::Clock;
@@ -20,7 +20,7 @@ use crate::peek::Peeker;
 use crate::push::attempts::Attempts;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::{LogAccess, Runtime};
 use crate::schema::Schemas;
 use crate::seek::Seeker;
 use crate::spawn;
@@ -49,19 +49,19 @@ impl Broker {
         for subscription in broker.registry.all_subscriptions() {
             broker.push.look_at(&subscription);
         }
-        broker.letters.resume();
+        broker.dead_letters.resume();
         Ok(broker)
     }
 
     /// Gives each part what it needs of the others.
     fn assemble(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let base = Base::new(engine, runtime)?;
-        let (letters, seeker, schemas) = (base.letters(), base.seeker(), base.schemas());
-        let admin = base.admin(&letters, &seeker, &schemas);
-        let observer = base.observer(&letters);
+        let (dead_letters, schemas) = (base.dead_letters(), base.schemas());
+        let admin = base.admin(&dead_letters, &schemas);
+        let observer = base.observer(&dead_letters);
         let alerts = base.alerts(&observer, &admin);
         let (checkpointer, clock_watcher) = (base.checkpointer(), base.clock_watcher());
-        let peeker = base.peeker();
+        let (seeker, peeker) = (base.seeker(), base.peeker());
         let Base { runtime, notes, tail, registry, attempts, push, live, .. } = base;
         Ok(Self {
             runtime,
@@ -72,7 +72,7 @@ impl Broker {
             schemas,
             seeker,
             peeker,
-            letters,
+            dead_letters,
             push,
             attempts,
             live,
@@ -105,21 +105,17 @@ impl Broker {
     }
 
     fn forwarder(&self) -> Forwarder {
-        Forwarder {
-            runtime: Arc::clone(&self.runtime),
-            notes: Arc::clone(&self.notes),
-            registry: Arc::clone(&self.registry),
-            attempts: Arc::clone(&self.attempts),
-        }
+        let (notes, registry) = (Arc::clone(&self.notes), Arc::clone(&self.registry));
+        Forwarder::new(LogAccess::new(&self.runtime), notes, registry, Arc::clone(&self.attempts))
     }
 
     fn expirer(&self) -> Expirer {
         let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Expirer { runtime, registry, admin: Arc::clone(&self.admin) }
+        Expirer::new(runtime, registry, Arc::clone(&self.admin))
     }
 
     fn counter(&self) -> Counter {
-        Counter { runtime: Arc::clone(&self.runtime), registry: Arc::clone(&self.registry) }
+        Counter::new(Arc::clone(&self.runtime), Arc::clone(&self.registry))
     }
 
     async fn start_alerts(&self) {
@@ -152,7 +148,10 @@ impl Base {
     fn new(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let history = Arc::clone(&engine.attempts);
         let attempts = Arc::new(Attempts::new(history, runtime.clock.wall()));
-        let push = Arc::new(Scheduler::start(&runtime, Arc::clone(&attempts))?);
+        let access = || LogAccess::new(&runtime);
+        let Options { push, live, .. } = runtime.options.clone();
+        let push = Arc::new(Scheduler::start(access(), push, Arc::clone(&attempts))?);
+        let live = Live::new(access(), live);
         let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
         let catalogue = Catalogue::new(Arc::clone(&engine.catalogue), Arc::clone(&runtime));
         Ok(Self {
@@ -163,12 +162,12 @@ impl Base {
             progress: Arc::clone(&engine.progress),
             attempts,
             push,
-            live: Live::new(Arc::clone(&runtime)),
+            live,
             runtime,
         })
     }
 
-    fn letters(&self) -> Arc<DeadLetterAdmin> {
+    fn dead_letters(&self) -> Arc<DeadLetterAdmin> {
         Arc::new(DeadLetterAdmin::new(
             Arc::clone(&self.runtime),
             Arc::clone(&self.registry),
@@ -177,43 +176,40 @@ impl Base {
         ))
     }
 
-    fn seeker(&self) -> Arc<Seeker> {
+    fn seeker(&self) -> Seeker {
         let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Arc::new(Seeker { runtime, registry, push: Arc::clone(&self.push) })
+        Seeker::new(runtime, registry, Arc::clone(&self.push))
     }
 
     fn peeker(&self) -> Peeker {
-        Peeker { runtime: Arc::clone(&self.runtime), registry: Arc::clone(&self.registry) }
+        Peeker::new(LogAccess::new(&self.runtime), Arc::clone(&self.registry))
     }
 
     fn schemas(&self) -> Arc<Schemas> {
         Arc::new(Schemas::new(Arc::clone(&self.catalogue), Arc::clone(&self.runtime)))
     }
 
-    fn admin(
-        &self,
-        letters: &Arc<DeadLetterAdmin>,
-        seeker: &Arc<Seeker>,
-        schemas: &Arc<Schemas>,
-    ) -> Arc<Admin> {
-        Arc::new(Admin {
-            runtime: Arc::clone(&self.runtime),
-            notes: Arc::clone(&self.notes),
-            registry: Arc::clone(&self.registry),
-            catalogue: Arc::clone(&self.catalogue),
-            progress: Arc::clone(&self.progress),
-            schemas: Arc::clone(schemas),
-            seeker: Arc::clone(seeker),
-            letters: Arc::clone(letters),
+    fn admin(&self, dead_letters: &Arc<DeadLetterAdmin>, schemas: &Arc<Schemas>) -> Arc<Admin> {
+        let dependants = Dependants {
+            dead_letters: Arc::clone(dead_letters),
             push: Arc::clone(&self.push),
             attempts: Arc::clone(&self.attempts),
             live: Arc::clone(&self.live),
-        })
+        };
+        Arc::new(Admin::new(
+            Arc::clone(&self.runtime),
+            Arc::clone(&self.notes),
+            Arc::clone(&self.registry),
+            Arc::clone(&self.catalogue),
+            Arc::clone(&self.progress),
+            Arc::clone(schemas),
+            dependants,
+        ))
     }
 
-    fn observer(&self, letters: &Arc<DeadLetterAdmin>) -> Arc<Observer> {
+    fn observer(&self, dead_letters: &Arc<DeadLetterAdmin>) -> Arc<Observer> {
         let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Arc::new(Observer::new(runtime, registry, Arc::clone(letters), Arc::clone(&self.push)))
+        Arc::new(Observer::new(runtime, registry, Arc::clone(dead_letters), Arc::clone(&self.push)))
     }
 
     fn alerts(&self, observer: &Arc<Observer>, admin: &Arc<Admin>) -> Arc<Alerts> {
@@ -222,17 +218,17 @@ impl Base {
     }
 
     fn checkpointer(&self) -> Arc<Checkpointer> {
-        Arc::new(Checkpointer {
-            runtime: Arc::clone(&self.runtime),
-            notes: Arc::clone(&self.notes),
-            registry: Arc::clone(&self.registry),
-            progress: Arc::clone(&self.progress),
-            attempts: Arc::clone(&self.attempts),
-        })
+        Arc::new(Checkpointer::new(
+            Arc::clone(&self.runtime),
+            Arc::clone(&self.notes),
+            Arc::clone(&self.registry),
+            Arc::clone(&self.progress),
+            Arc::clone(&self.attempts),
+        ))
     }
 
     fn clock_watcher(&self) -> Arc<ClockWatcher> {
         let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Arc::new(ClockWatcher { runtime, registry })
+        Arc::new(ClockWatcher::new(runtime, registry))
     }
 }

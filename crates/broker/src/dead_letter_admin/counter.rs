@@ -22,14 +22,18 @@ const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
 
 /// Reads dead letter topics.
 pub(crate) struct Counter {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) registry: Arc<Registry>,
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
 }
 
 impl Counter {
+    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>) -> Self {
+        Self { runtime, registry }
+    }
+
     /// Reads on whenever there is something new, for ever.
     pub(crate) async fn run(self) {
-        let Runtime { clock, letters, .. } = &*self.runtime;
+        let Runtime { clock, new_letters, .. } = &*self.runtime;
         let mut look_at = clock.now();
         loop {
             let is_look = clock.now() >= look_at;
@@ -47,7 +51,7 @@ impl Counter {
                 }
             }
             tokio::select! {
-                () = letters.notified() => {}
+                () = new_letters.notified() => {}
                 () = clock.sleep_until(look_at) => {}
             }
         }

@@ -69,7 +69,7 @@ impl Live {
         start: &LiveStart,
         if_open: IfOpen,
     ) -> Result<LiveStream> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         domain::live::gateway_id(gateway)?;
         let back = match start {
             LiveStart::Offset(topic, offset) => {
@@ -93,7 +93,7 @@ impl Live {
             first.push(LiveEvent::Resync(lost));
         }
         self.figures.streams.fetch_add(1, Ordering::Relaxed);
-        let beat_at = self.runtime.clock.now().plus(self.options().heartbeat);
+        let beat_at = self.access.clock.now().plus(self.options().heartbeat);
         let (live, matcher) = (Arc::clone(self), Matcher::default());
         Ok(LiveStream { live, session, number, at, first, beat_at, matcher })
     }
@@ -107,7 +107,7 @@ impl Live {
             );
             return Err(Error::FailedPrecondition(problem));
         }
-        let now = self.runtime.now();
+        let now = self.access.now();
         let ended = registrations.registry.open_stream(now, gateway);
         self.note_ended(&mut registrations, &ended);
         ended.iter().for_each(|ended| self.shards.remove(ended));
@@ -144,21 +144,21 @@ impl LiveStream {
     /// its place, or the server stops.
     pub async fn next(&mut self) -> Option<Vec<Arc<LiveFrame>>> {
         loop {
-            self.live.runtime.check_serving().ok()?;
+            self.live.access.check_serving().ok()?;
             if !self.first.is_empty() {
                 let events = std::mem::take(&mut self.first);
                 return Some(events.into_iter().map(|event| self.aside(event)).collect());
             }
             let frames = self.session.take(self.number, &mut self.at)?;
             if !frames.is_empty() {
-                self.beat_at = self.live.runtime.clock.now().plus(self.live.options().heartbeat);
+                self.beat_at = self.live.access.clock.now().plus(self.live.options().heartbeat);
                 return Some(frames);
             }
             if let Some((topic, at)) = self.session.behind() {
                 self.go_on(topic, at).await;
                 continue;
             }
-            let clock = &self.live.runtime.clock;
+            let clock = &self.live.access.clock;
             if clock.now() >= self.beat_at {
                 self.beat_at = clock.now().plus(self.live.options().heartbeat);
                 return Some(vec![self.aside(LiveEvent::Heartbeat)]);
@@ -183,13 +183,13 @@ impl LiveStream {
             self.session.brought(topic, at, || at);
             return;
         };
-        let read = read_some(&*self.live.runtime.log, topic, at, LIMIT).await;
+        let read = read_some(&*self.live.access.log, topic, at, LIMIT).await;
         let Batch { covered, records, .. } = match read {
             Ok(batch) => batch,
             Err(error) => {
                 tracing::error!(%error, "cannot read messages for a gateway that went back");
                 self.lose();
-                let end = self.live.runtime.log.end(topic);
+                let end = self.live.access.log.end(topic);
                 self.session.brought(topic, end, || end);
                 return;
             }
@@ -222,7 +222,7 @@ impl Drop for LiveStream {
     fn drop(&mut self) {
         self.live.figures.streams.fetch_sub(1, Ordering::Relaxed);
         let mut registrations = self.live.registrations.lock();
-        registrations.registry.close_stream(self.live.runtime.now(), &self.session.gateway);
+        registrations.registry.close_stream(self.live.access.now(), &self.session.gateway);
         registrations.forget_if_gone(&self.session.gateway);
     }
 }

@@ -23,11 +23,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes checkpoints and trims the log.
 pub(crate) struct Checkpointer {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) notes: Arc<Notes>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) progress: Arc<dyn ProgressStore>,
-    pub(crate) attempts: Arc<Attempts>,
+    pub(super) runtime: Arc<Runtime>,
+    notes: Arc<Notes>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) progress: Arc<dyn ProgressStore>,
+    attempts: Arc<Attempts>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -37,6 +37,16 @@ enum Due {
 }
 
 impl Checkpointer {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        notes: Arc<Notes>,
+        registry: Arc<Registry>,
+        progress: Arc<dyn ProgressStore>,
+        attempts: Arc<Attempts>,
+    ) -> Self {
+        Self { runtime, notes, registry, progress, attempts }
+    }
+
     /// Runs for ever. Sleeps while nothing has changed.
     pub(crate) async fn run(self: Arc<Self>) {
         let Runtime { clock, changed, upkeep, .. } = &*self.runtime;

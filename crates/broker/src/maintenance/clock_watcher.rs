@@ -24,11 +24,15 @@ pub struct ClockStatus {
 
 /// Compares the clocks.
 pub(crate) struct ClockWatcher {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) registry: Arc<Registry>,
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
 }
 
 impl ClockWatcher {
+    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>) -> Self {
+        Self { runtime, registry }
+    }
+
     /// Runs for ever.
     pub(crate) async fn run(self: Arc<Self>) {
         let Runtime { guard, clock, .. } = &*self.runtime;

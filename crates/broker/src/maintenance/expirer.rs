@@ -18,12 +18,16 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// Ends what expires.
 pub(crate) struct Expirer {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) admin: Arc<Admin>,
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+    admin: Arc<Admin>,
 }
 
 impl Expirer {
+    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>, admin: Arc<Admin>) -> Self {
+        Self { runtime, registry, admin }
+    }
+
     /// Runs for ever. Sleeps until something expires or is to be saved.
     pub(crate) async fn run(self) {
         let Runtime { expiries, clock, .. } = &*self.runtime;

@@ -28,7 +28,7 @@ use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
 use crate::figures::EndpointFigures;
 use crate::options::PushOptions;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::spawn;
 use crate::subscription::Subscription;
 
@@ -44,7 +44,7 @@ const HANDS_MAX: usize = 4;
 
 /// What all pushers share.
 pub(crate) struct Shared {
-    pub(super) runtime: Arc<Runtime>,
+    pub(super) runtime: LogAccess,
     pub(super) attempts: Arc<Attempts>,
     pub(super) options: PushOptions,
     pub(super) version: &'static str,
@@ -102,8 +102,11 @@ struct Running {
 
 impl Scheduler {
     /// Pushes nothing yet.
-    pub(crate) fn start(runtime: &Arc<Runtime>, attempts: Arc<Attempts>) -> Result<Self> {
-        let options = runtime.options.push.clone();
+    pub(crate) fn start(
+        runtime: LogAccess,
+        options: PushOptions,
+        attempts: Arc<Attempts>,
+    ) -> Result<Self> {
         let sender = SenderOptions {
             connect_timeout: options.connect_timeout,
             connects_max: options.connects_max,
@@ -123,7 +126,7 @@ impl Scheduler {
         let budget = Budget::new(options.in_flight_max);
         let workers = (0..options.workers.max(1)).map(|_| Worker::start()).collect();
         let shared = Shared {
-            runtime: Arc::clone(runtime),
+            runtime,
             attempts,
             version: env!("CARGO_PKG_VERSION"),
             sender: Arc::new(sender),

@@ -77,7 +77,9 @@ fn uses(files: &[File]) -> Uses {
         modules.iter().map(|&module| (module.to_owned(), BTreeMap::new())).collect();
     for (module, file) in sources {
         let text = without_tests(&blanked(&file.text));
-        for name in named(&text, "crate::").filter(|&name| name != module) {
+        let upwards = "super::".repeat(depth(&file.path));
+        let by_parents = named(&text, &upwards).filter(|name| modules.contains(name));
+        for name in named(&text, "crate::").chain(by_parents).filter(|&name| name != module) {
             // What the crate shows to others comes from all layers.
             let used = if modules.contains(name) { name } else { "lib" };
             let of_module = uses.entry(module.to_owned()).or_default();
@@ -95,9 +97,18 @@ fn module(path: &str) -> Option<&str> {
     (!is_test && top != "lib").then_some(top)
 }
 
+/// How many parents up the crate's own file is.
+fn depth(path: &str) -> usize {
+    let inside = path.strip_prefix(SOURCE).unwrap_or(path);
+    inside.strip_suffix("/mod.rs").unwrap_or(inside).split('/').count()
+}
+
 /// The first names of all paths that begin with `root`, those in braces included.
 fn named<'text>(text: &'text str, root: &'text str) -> impl Iterator<Item = &'text str> {
-    let is_path = move |(at, _): &(usize, &str)| !text[..*at].ends_with(is_in_name);
+    let is_path = move |(at, _): &(usize, &str)| {
+        let before = &text[..*at];
+        !before.ends_with(is_in_name) && !before.ends_with("::")
+    };
     text.match_indices(root)
         .filter(is_path)
         .flat_map(move |(at, _)| first_names(&text[at + root.len()..]))
@@ -281,6 +292,21 @@ mod tests {
         assert_eq!(uses.keys().collect::<Vec<_>>(), ["broker", "low", "side", "top"]);
         assert_eq!(used(&uses, "top"), ["low", "side"]);
         assert_eq!(used(&uses, "broker"), ["lib"], "a name that only the crate shows");
+    }
+
+    #[test]
+    fn a_path_by_way_of_the_parents_counts_where_it_leads_to_a_module() {
+        let files = [
+            file("low.rs", ""),
+            file("top.rs", "mod part;\nuse super::low;"),
+            file("side/mod.rs", "use super::low;\nuse self::part::Part;"),
+            file("side/part.rs", "use super::Side;\nuse super::super::top::Top;"),
+            file("other/part.rs", "use super::low::Own;"),
+        ];
+        let uses = uses(&files);
+        assert_eq!(used(&uses, "top"), ["low"]);
+        assert_eq!(used(&uses, "side"), ["low", "top"]);
+        assert_eq!(used(&uses, "other"), [""; 0], "that is its own");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Dead letters, found and looked at. Nothing is leased, acked or marked by it.
+//! Dead letters, found and looked at. Nothing is leased, acked or changed by it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -179,7 +179,7 @@ impl Work<'_> {
         Ok(sent)
     }
 
-    /// Appends and marks in one commit, once there is room for it.
+    /// Appends and notes in one commit, once there is room for it.
     async fn commit(&self, group: Vec<Outgoing>, target: &Topic) -> Result<usize> {
         self.wait_for_room().await?;
         let runtime = &self.admin.runtime;

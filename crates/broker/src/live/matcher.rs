@@ -133,14 +133,19 @@ impl Matcher {
         if unreadable {
             live.figures.note_unreadable();
         }
+        self.keep_found(is_gone, tells_before);
+        Ok(())
+    }
+
+    /// Keeps what was found, with how it changes where it is known what was found before.
+    fn keep_found(&mut self, is_gone: bool, tells_before: bool) {
         if is_gone && tells_before {
-            now.clear();
+            self.now.clear();
         }
-        self.found.extend(now.iter().map(|handle| (*handle, None)));
+        self.found.extend(self.now.iter().map(|handle| (*handle, None)));
         if tells_before {
             self.compare();
         }
-        Ok(())
     }
 
     /// Says of each subscription how the message changes what it shows.

@@ -47,6 +47,11 @@ impl Subscription {
         self.pushed.get_or_init(Box::default)
     }
 
+    /// The same; of one that does not push only if it has pushed before.
+    fn pushed_if(&self, is_push: bool) -> Option<&Pushed> {
+        if is_push { Some(self.pushed()) } else { self.pushed.get().map(Box::as_ref) }
+    }
+
     /// The figures at `now`; `endpoint` knows the one of an address that is pushed to.
     pub(crate) fn figures(
         &self,
@@ -62,15 +67,11 @@ impl Subscription {
         let oldest = if backlog > 0 { self.oldest(&mut state, open.first) } else { None };
         let bytes = average.or(oldest.map(|oldest| oldest.bytes)).unwrap_or_default();
         let is_push = state.settings.push.is_some();
-        let known = self.pushed.get().map(Box::as_ref);
-        let pushed = if is_push { Some(self.pushed()) } else { known };
+        let pushed = self.pushed_if(is_push);
         let ordering = state.settings.ordering();
         let is_fifo = ordering == Ordering::Fifo;
         let obstacles = state.obstacles(now, endpoint);
-        let lane_failing_since = match state.blocked {
-            Some(blocked) => Some(blocked.since),
-            None => obstacles.waits.lane_failing_since,
-        };
+        let lane_failing_since = state.lane_failing_since(&obstacles);
         SubscriptionFigures {
             id: self.id,
             name: self.name.clone(),
@@ -94,11 +95,7 @@ impl Subscription {
             has_lanes: ordering != Ordering::None,
             lane_blocked_for: lane_failing_since.map(|since| now.wall.since(since)),
             obstacles,
-            fifo: is_fifo.then(|| FifoFigures {
-                queue_depth: backlog,
-                blocked_for: state.blocked.map(|blocked| now.wall.since(blocked.since)),
-                current_retry_count: state.blocked.map_or(0, |blocked| blocked.failed),
-            }),
+            fifo: is_fifo.then(|| state.fifo_figures(now, backlog)),
         }
     }
 
@@ -147,6 +144,19 @@ impl Subscription {
 }
 
 impl State {
+    fn lane_failing_since(&self, obstacles: &Obstacles) -> Option<Timestamp> {
+        let blocked_since = self.blocked.map(|blocked| blocked.since);
+        blocked_since.or(obstacles.waits.lane_failing_since)
+    }
+
+    fn fifo_figures(&self, now: Now, backlog: u64) -> FifoFigures {
+        FifoFigures {
+            queue_depth: backlog,
+            blocked_for: self.blocked.map(|blocked| now.wall.since(blocked.since)),
+            current_retry_count: self.blocked.map_or(0, |blocked| blocked.failed),
+        }
+    }
+
     fn obstacles(&self, now: Now, endpoint: Option<EndpointFigures>) -> Obstacles {
         Obstacles {
             is_paused: self.settings.paused,

@@ -1,4 +1,4 @@
-//! Topics: made, found, changed, published to and ended.
+//! Topics: made, changed and ended; and which of them keep dead letters.
 
 use std::sync::Arc;
 

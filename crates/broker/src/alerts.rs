@@ -6,36 +6,36 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::alert::{Alert, Counts, Sample, Settings, Transition, Watch};
-use domain::push::Endpoint;
 use domain::{SubscriptionId, SubscriptionName};
 use parking_lot::Mutex;
 
 pub use view::AlertView;
 
-pub(crate) use post::{prepare, send};
-
-use crate::broker::Broker;
+use crate::admin::Admin;
+use crate::options::AlertOptions;
+use crate::registry::Registry;
+use crate::runtime::Runtime;
+use crate::status::Observer;
 use crate::subscription::Subscription;
 use post::Outbox;
 
 /// Subscriptions that are looked at before others get their turn.
 const SEEN_AT_ONCE: usize = 100;
 
-/// How alerts are watched for.
-#[derive(Clone, Debug)]
-pub struct AlertOptions {
-    /// How often every subscription is looked at.
-    pub interval: Duration,
-    /// Where alerts are pushed to; `None` = they are only published.
-    pub endpoint: Option<Endpoint>,
+/// Watches every subscription, and tells of what is wrong.
+pub(crate) struct Alerts {
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+    observer: Arc<Observer>,
+    admin: Arc<Admin>,
+    known: Known,
 }
 
 /// What is known of every subscription, and what is to be told.
 #[derive(Default)]
-pub(crate) struct Alerts {
+struct Known {
     watched: Mutex<BTreeMap<SubscriptionId, Watched>>,
     /// The server itself.
     server: Mutex<Watch>,
@@ -57,42 +57,60 @@ struct Seen {
     sample: Sample,
 }
 
-impl Broker {
+impl Alerts {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        registry: Arc<Registry>,
+        observer: Arc<Observer>,
+        admin: Arc<Admin>,
+    ) -> Self {
+        Self { runtime, registry, observer, admin, known: Known::default() }
+    }
+
+    /// Looks every so often as the options say, for ever.
+    pub(crate) async fn run(self: Arc<Self>, options: AlertOptions) {
+        let clock = &self.runtime.clock;
+        loop {
+            self.look().await;
+            clock.sleep_until(clock.now().plus(options.interval)).await;
+        }
+    }
+
     /// What is wrong now: with the server, then in name order.
-    pub fn alerts(&self) -> Vec<AlertView> {
-        let watched = self.alerts.watched.lock();
+    pub(crate) fn views(&self) -> Vec<AlertView> {
+        let watched = self.known.watched.lock();
         let of_one = |watched: &Watched| {
             let view = |alert: &Alert| AlertView::new(Some(&watched.name), alert);
             watched.watch.alerts().map(view).collect::<Vec<_>>()
         };
         let mut views: Vec<AlertView> = watched.values().flat_map(of_one).collect();
-        let server = self.alerts.server.lock();
+        let server = self.known.server.lock();
         views.extend(server.alerts().map(|alert| AlertView::new(None, alert)));
         views.sort_by(|a, b| (&a.subscription, a.rule).cmp(&(&b.subscription, b.rule)));
         views
     }
 
     /// Whether something is wrong with the subscription of that name now, firing or not yet.
-    pub fn has_alert(&self, name: &SubscriptionName) -> bool {
-        self.alerts.alerting.lock().contains(name)
+    pub(crate) fn has_alert(&self, name: &SubscriptionName) -> bool {
+        self.known.alerting.lock().contains(name)
     }
 
     /// Looks at every subscription as it is now; the chore does so every while.
-    async fn look_for_alerts(&self) {
-        self.refresh_figures().await;
+    async fn look(&self) {
+        self.observer.refresh_figures().await;
         let mut seen = Vec::new();
-        for some in self.all_subscriptions().chunks(SEEN_AT_ONCE) {
+        for some in self.registry.all_subscriptions().chunks(SEEN_AT_ONCE) {
             seen.extend(some.iter().filter_map(|subscription| self.see(subscription)));
             // With many thousands, others get their turn in between.
             tokio::task::yield_now().await;
         }
         let now = self.runtime.now();
-        let told = self.alerts.look(now, seen).into_iter();
+        let told = self.known.look(now, seen).into_iter();
         let told = told.map(|(name, transition)| (Some(name), transition));
         let of_server =
-            self.alerts.server.lock().look(now, &self.see_server(), &Settings::default());
+            self.known.server.lock().look(now, &self.see_server(), &Settings::default());
         let told = of_server.into_iter().map(|transition| (None, transition)).chain(told);
-        self.alerts.outbox.add(told.map(|(name, transition)| {
+        self.known.outbox.add(told.map(|(name, transition)| {
             log(name.as_ref(), &transition);
             post::message(name.as_ref(), &transition, now.wall)
         }));
@@ -101,7 +119,7 @@ impl Broker {
     fn see_server(&self) -> Sample {
         let clock = self.runtime.guard.view(&*self.runtime.clock);
         let clock_ahead = clock.suspended.map(|suspended| suspended.ahead);
-        Sample { clock_ahead, log_stuck_for: self.log_stuck_for(), ..Sample::default() }
+        Sample { clock_ahead, log_stuck_for: self.observer.log_stuck_for(), ..Sample::default() }
     }
 
     /// Nobody is told about those who are told: each telling would be one more thing to tell.
@@ -109,7 +127,7 @@ impl Broker {
         if subscription.name().is_own() || subscription.topic().name().is_own() {
             return None;
         }
-        let figures = self.figures_of(subscription);
+        let figures = self.observer.figures_of(subscription);
         let settings = subscription.settings().alerts.clone();
         let sample = Sample {
             dead_letters_waiting: figures.dead_letters_waiting,
@@ -127,7 +145,7 @@ impl Broker {
     }
 }
 
-impl Alerts {
+impl Known {
     /// What begins and ends with what is seen now. Subscriptions that are not seen are gone.
     fn look(&self, now: domain::Now, seen: Vec<Seen>) -> Vec<(SubscriptionName, Transition)> {
         let mut told = Vec::new();
@@ -146,15 +164,6 @@ impl Alerts {
         let wrong = watched.values().filter(|watched| watched.watch.alerts().next().is_some());
         *self.alerting.lock() = wrong.map(|watched| watched.name.clone()).collect();
         told
-    }
-}
-
-/// Looks every `interval`, for ever.
-pub(crate) async fn run(broker: Arc<Broker>, interval: Duration) {
-    let clock = Arc::clone(&broker.runtime.clock);
-    loop {
-        broker.look_for_alerts().await;
-        clock.sleep_until(clock.now().plus(interval)).await;
     }
 }
 
@@ -181,6 +190,8 @@ fn log(name: Option<&SubscriptionName>, transition: &Transition) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use domain::alert::State;
     use domain::{Moment, Now, Timestamp};
 
@@ -199,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_subscription_that_is_gone_has_no_alerts_and_that_is_told() {
-        let alerts = Alerts::default();
+        let alerts = Known::default();
         let now = Now { moment: Moment(1), wall: Timestamp(1) };
         let told = alerts.look(now, vec![seen(1, 400), seen(2, 1)]);
         assert_eq!((told.len(), told[0].1.alert.state), (1, State::Firing));
@@ -211,7 +222,7 @@ mod tests {
 
     #[test]
     fn another_life_of_a_name_starts_anew() {
-        let alerts = Alerts::default();
+        let alerts = Known::default();
         let now = Now { moment: Moment(1), wall: Timestamp(1) };
         alerts.look(now, vec![seen(1, 400)]);
         let again = Seen { id: SubscriptionId(9), ..seen(1, 400) };

@@ -5,8 +5,6 @@ use std::net::SocketAddr;
 use domain::Timestamp;
 use tokio::task::futures::TaskLocalFuture;
 
-use crate::broker::Broker;
-
 /// One act, done and durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAct {
@@ -73,30 +71,4 @@ pub fn asked_by<F: Future>(
 /// Who asks for what this task does, if that is known.
 pub fn peer() -> Option<SocketAddr> {
     PEER.try_with(|peer| *peer).ok().flatten()
-}
-
-impl Broker {
-    /// Puts an act on record that is done, by whoever asked for what this task does.
-    pub fn audit(&self, act: &'static str, resource: impl Into<String>, details: Option<String>) {
-        self.audit_of(peer(), act, resource, details);
-    }
-
-    /// The same, by `peer`: for work that is not done in the task of whoever asked.
-    pub fn audit_of(
-        &self,
-        peer: Option<SocketAddr>,
-        act: &'static str,
-        resource: impl Into<String>,
-        details: Option<String>,
-    ) {
-        self.runtime.options.audit.record(&AuditAct {
-            at: self.runtime.clock.wall(),
-            resource: resource.into(),
-            act,
-            key: None,
-            message_id: None,
-            details,
-            peer,
-        });
-    }
 }

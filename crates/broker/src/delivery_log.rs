@@ -21,36 +21,11 @@ use domain::{Moment, Offset, SubscriptionName, Timestamp, TopicName};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub(crate) use gate::Gate;
+pub(crate) use gate::LineLimit;
 
 use crate::clock::Clock;
+use crate::options::LogOptions;
 use crate::rfc3339;
-use crate::subscription::Subscription;
-
-/// What lines about deliveries say of the server, and how many there may be.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The name of this server among others.
-    pub service: Arc<str>,
-    /// Where it runs, such as production; may be empty.
-    pub env: Arc<str>,
-    /// The program's version, with the commit it was built from.
-    pub version: Arc<str>,
-    /// Lines about failed deliveries of one subscription in a second, at most; the rest are
-    /// counted in one line.
-    pub failures_per_second: u32,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        Self {
-            service: "postrider".into(),
-            env: "".into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            failures_per_second: 100,
-        }
-    }
-}
 
 /// Lines that wait to be written, at most; further ones are counted.
 const WAITING_MAX: usize = 10_000;
@@ -182,7 +157,7 @@ pub(crate) struct DeliveryLog {
 struct Waiting {
     entries: VecDeque<Entry>,
     /// Those of which something was not told.
-    unsaid: Vec<Arc<Subscription>>,
+    unsaid: Vec<Arc<LineLimit>>,
     /// When that is counted.
     count_at: Option<Moment>,
 }
@@ -192,15 +167,15 @@ impl DeliveryLog {
         Self { options, waiting: Mutex::default(), added: Notify::new() }
     }
 
-    /// Takes an entry about `subscription`, unless there were too many.
-    pub(crate) fn add(&self, subscription: &Arc<Subscription>, now: Moment, entry: Entry) {
-        let mut gate = subscription.gate().lock();
+    /// Takes an entry about the subscription of `limit`, unless there were too many.
+    pub(crate) fn add(&self, limit: &Arc<LineLimit>, now: Moment, entry: Entry) {
+        let mut gate = limit.gate();
         let may_pass = gate.passes(now, self.options.failures_per_second);
         let mut waiting = self.waiting.lock();
         if may_pass && waiting.entries.len() < WAITING_MAX {
             waiting.entries.push_back(entry);
         } else if gate.leave_out() {
-            waiting.unsaid.push(Arc::clone(subscription));
+            waiting.unsaid.push(Arc::clone(limit));
             waiting.count_at.get_or_insert_with(|| now.plus(COUNTED_AFTER));
         } else {
             return;
@@ -220,7 +195,7 @@ impl DeliveryLog {
     }
 
     /// Writes what comes, for ever.
-    pub(crate) async fn run(&self, clock: Arc<dyn Clock>) {
+    pub(crate) async fn run(&self, clock: &dyn Clock) {
         loop {
             let added = self.added.notified();
             let count_at = self.write_waiting();
@@ -262,9 +237,9 @@ impl DeliveryLog {
             waiting.count_at = None;
             std::mem::take(&mut waiting.unsaid)
         };
-        for subscription in unsaid {
-            let count = subscription.gate().lock().take_left_out();
-            self.write(&Entry::Unsaid(subscription.name().clone(), count));
+        for limit in unsaid {
+            let count = limit.gate().take_left_out();
+            self.write(&Entry::Unsaid(limit.subscription().clone(), count));
         }
     }
 

@@ -1,11 +1,14 @@
 //! Why the broker refuses, in kinds a caller can act on.
 
+mod rejected;
+
 use std::sync::Arc;
 
 use domain::Invalid;
 
+pub use rejected::Rejected;
+
 use crate::definition::Unreadable;
-use crate::schema::Rejected;
 
 /// What a name in an error stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,14 @@ pub enum Error {
     /// Storage failed.
     #[error(transparent)]
     Storage(storage::Error),
+}
+
+impl Error {
+    /// The work for an answer ended without one.
+    pub(crate) fn broken_off() -> Self {
+        let why = std::io::Error::other("the change was broken off");
+        Self::Storage(storage::Error::Indeterminate(Arc::new(why)))
+    }
 }
 
 impl From<storage::Error> for Error {

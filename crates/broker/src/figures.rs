@@ -7,21 +7,16 @@ mod obstacles;
 mod oldest;
 mod pushed;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use domain::delivery::{AckStatus, Failed, Failure};
 use domain::{SubscriptionId, SubscriptionName, TopicName};
-use storage::{HistogramSnapshot, LogFigures};
+use storage::HistogramSnapshot;
 
 pub(crate) use obstacles::EndpointFigures;
 pub use obstacles::{Cause, LeftAlone, Obstacles};
 pub(crate) use oldest::{ONE, Oldest};
 pub(crate) use pushed::Pushed;
-
-use crate::broker::Broker;
-use crate::error::Result;
-use crate::subscription::Subscription;
 
 /// What a subscription does.
 #[derive(Clone, Debug)]
@@ -122,44 +117,5 @@ impl Counts {
         } else {
             self.nacks += 1;
         }
-    }
-}
-
-impl Broker {
-    /// The figures of every subscription, in name order. Reads nothing from disk.
-    pub fn figures(&self) -> Vec<SubscriptionFigures> {
-        self.all_subscriptions().iter().map(|subscription| self.figures_of(subscription)).collect()
-    }
-
-    /// The figures of one subscription.
-    pub(crate) fn figures_of(&self, subscription: &Subscription) -> SubscriptionFigures {
-        let now = self.runtime.now();
-        let endpoint = |address: &str| self.push.endpoint(now.moment, address);
-        let figures = subscription.figures(now, &endpoint);
-        let dead_letters_waiting = self.dead_letters_waiting(&figures.name);
-        SubscriptionFigures { dead_letters_waiting, ..figures }
-    }
-
-    /// What keeps the subscription of that name from delivering.
-    pub fn obstacles(&self, name: &SubscriptionName) -> Result<Obstacles> {
-        let now = self.runtime.now();
-        let endpoint = |address: &str| self.push.endpoint(now.moment, address);
-        Ok(self.subscription(name)?.obstacles(now, &endpoint))
-    }
-
-    /// The figures of every topic there is, in name order.
-    pub fn topic_figures(&self) -> Vec<TopicFigures> {
-        self.living_topics().iter().map(|topic| topic.figures()).collect()
-    }
-
-    /// What the log does.
-    pub fn log_figures(&self) -> &Arc<LogFigures> {
-        &self.engine.figures
-    }
-
-    /// Looks up how old the oldest records are of which that is not known: a bounded number of
-    /// reads from disk, on threads of their own. What is left is looked up the next time.
-    pub async fn refresh_figures(&self) {
-        oldest::refresh(self).await;
     }
 }

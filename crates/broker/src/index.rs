@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use domain::delivery::INDEXED_MAX;
 use parking_lot::Mutex;
 
-use crate::subscription::Subscription;
-
 /// Most of them on one server.
 pub(crate) const SERVER_MAX: usize = 1_000_000;
 
@@ -18,15 +16,24 @@ const EACH_MIN: usize = 1_000;
 pub(crate) const ROOM_TOLD: usize = 10_000;
 
 /// What all subscriptions have together, and who wanted more.
-#[derive(Default)]
-pub(crate) struct Index {
+pub(crate) struct Index<T> {
     total: AtomicUsize,
-    held_back: Mutex<Vec<Weak<Subscription>>>,
+    held_back: Mutex<Vec<Weak<T>>>,
     /// Whether `held_back` holds anybody, so that others take no lock.
     holds_back: AtomicBool,
 }
 
-impl Index {
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self {
+            total: AtomicUsize::new(0),
+            held_back: Mutex::default(),
+            holds_back: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<T> Index<T> {
     /// How many a subscription that has `own` may have now.
     pub(crate) fn allowance(&self, own: usize) -> usize {
         own.saturating_add(self.room()).clamp(EACH_MIN, INDEXED_MAX)
@@ -38,7 +45,7 @@ impl Index {
     }
 
     /// A subscription has so many less. Returns those who may have more again.
-    pub(crate) fn shrink(&self, by: usize) -> Vec<Weak<Subscription>> {
+    pub(crate) fn shrink(&self, by: usize) -> Vec<Weak<T>> {
         self.total.fetch_sub(by, Ordering::SeqCst);
         if !self.holds_back.load(Ordering::SeqCst) || !self.has_room() {
             return Vec::new();
@@ -50,7 +57,7 @@ impl Index {
 
     /// Has `subscription` told when there is room again. The caller looks at `has_room` once more
     /// afterwards: it may have come in between.
-    pub(crate) fn hold_back(&self, subscription: Weak<Subscription>) {
+    pub(crate) fn hold_back(&self, subscription: Weak<T>) {
         let mut held_back = self.held_back.lock();
         held_back.push(subscription);
         self.holds_back.store(true, Ordering::SeqCst);
@@ -71,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_subscription_may_have_its_own_limit_while_there_is_room() {
-        let index = Index::default();
+        let index = Index::<()>::default();
         assert_eq!(index.allowance(0), INDEXED_MAX);
         index.grow(SERVER_MAX - 500);
         assert_eq!(index.allowance(20_000), 20_500);
@@ -80,7 +87,7 @@ mod tests {
 
     #[test]
     fn whoever_was_held_back_is_told_once_there_is_room() {
-        let index = Index::default();
+        let index = Index::<()>::default();
         index.grow(SERVER_MAX);
         index.hold_back(Weak::new());
         assert_eq!(index.shrink(ROOM_TOLD - 1).len(), 0, "too little is free");

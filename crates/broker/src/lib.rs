@@ -4,29 +4,37 @@
 //! short lock guards one subscription, whoever calls runs its state machine inline, and no lock
 //! is held across an await.
 
+mod admin;
 mod alerts;
 mod audit;
 mod broker;
+mod catalogue;
+mod changed;
 mod clock;
+mod compiling;
 mod consumer;
 mod damaged;
 mod dead_letter;
+mod dead_letter_admin;
 mod decimal;
 mod definition;
 mod delivery_log;
-mod desk;
 mod error;
 mod expiries;
 mod figures;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod handled_letters;
 mod index;
 mod live;
 mod maintenance;
 mod options;
 mod peek;
 mod push;
+mod ranges;
+mod registry;
+mod replay;
 mod rfc3339;
 mod runtime;
 mod schema;
@@ -41,31 +49,34 @@ mod subscription;
 mod tail;
 mod timers;
 mod topic;
+mod upkeep;
 mod waiters;
 
-pub use alerts::{AlertOptions, AlertView};
+pub use admin::check_definition;
+pub use alerts::AlertView;
 pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
-pub use broker::{Broker, Page, check_definition};
+pub use broker::Broker;
+pub use catalogue::Page;
 pub use clock::{Clock, SystemClock};
 pub use consumer::Consumer;
-pub use definition::Unreadable;
-pub use delivery_log::LogOptions;
-pub use desk::{
-    FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted, Replay,
-    ReplayRequest, ReplayState,
+pub use dead_letter_admin::{
+    FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted, ReplayRequest,
 };
-pub use error::{Error, Resource, Result};
+pub use definition::Unreadable;
+pub use error::{Error, Rejected, Resource, Result};
 pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
 pub use live::{
-    Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage, LiveOptions,
+    Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
 };
-pub use maintenance::clock_watcher::ClockStatus;
-pub use options::Options;
+pub use maintenance::ClockStatus;
+pub use options::{
+    AlertOptions, LiveOptions, LogOptions, Options, PushOptions, RetryDefault, Success,
+};
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
-pub use push::options::{PushOptions, RetryDefault, Success};
 pub use push::token::{ISSUER as TOKEN_ISSUER, KEY_FILE};
-pub use schema::{Against, Rejected, Revised, Schema, SchemaChange, SchemaSet, TopicSchema};
+pub use replay::{Replay, ReplayState};
+pub use schema::{Against, Revised, Schema, SchemaChange, SchemaSet, TopicSchema};
 pub use secret::make_secret;
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;

@@ -1,24 +1,23 @@
 //! Live subscriptions: filtered watchers without a backlog, kept by heartbeat.
 //!
 //! ```text
-//! topic ─► follower ─► index ─► book: whose ─► session of each gateway ─► stream
-//!          (one per    (per collection,        (bounded frames, with a
-//!           topic)      exact)                  number without a hole)
+//! topic ─► follower ─► index ─► registrations: whose? ─► session of each gateway ─► stream
+//!          (one per    (per collection,                  (bounded frames, with a
+//!           topic)      exact)                            number without a hole)
 //! ```
 //!
 //! A follower reads its topic's log behind the publishers, so that no publisher waits for it, and
 //! puts one frame into the session of each gateway that has matching subscriptions. A session that
 //! is full loses its frames and says so; nobody waits for a slow gateway.
 //!
-//! Locks, in this order: the followers, the book (registry and sessions), a part of the index, a
-//! session. A follower holds one at a time.
+//! Locks, in this order: the followers, the registrations (registry and sessions), a part of the
+//! index, a session. A follower holds one at a time.
 
-mod book;
 mod figures;
 mod follower;
 mod frame;
 mod matcher;
-mod options;
+mod registrations;
 mod session;
 mod shards;
 mod stream;
@@ -35,15 +34,15 @@ use tokio::sync::Notify;
 
 pub use figures::LiveFigures;
 pub use frame::{Change, LiveEvent, LiveFrame, LiveIds, LiveMatch, LiveMessage, Lost};
-pub use options::LiveOptions;
 pub use stream::{LiveStart, LiveStream};
 
-use crate::runtime::Runtime;
+use crate::options::LiveOptions;
+use crate::runtime::LogAccess;
 use crate::spawn;
 use crate::topic::Topic;
-use book::Book;
 use figures::{Counters, add};
 use follower::Follower;
+use registrations::Registrations;
 use session::{Memory, Session};
 use shards::Shards;
 
@@ -54,9 +53,10 @@ const EXPIRY_STEP: Duration = Duration::from_secs(1);
 
 /// The live subscriptions of a server.
 pub struct Live {
-    runtime: Arc<Runtime>,
+    access: LogAccess,
+    options: LiveOptions,
     followers: Mutex<BTreeMap<TopicId, Arc<Follower>>>,
-    book: Mutex<Book>,
+    registrations: Mutex<Registrations>,
     shards: Shards,
     figures: Counters,
     memory: Arc<Memory>,
@@ -92,14 +92,14 @@ pub struct LiveView {
 }
 
 impl Live {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Arc<Self> {
-        let options = &runtime.options.live;
+    pub(crate) fn new(access: LogAccess, options: LiveOptions) -> Arc<Self> {
         let memory = Arc::new(Memory::new(options.buffer_bytes));
-        let book = Mutex::new(Book::new(options.settings.clone()));
+        let registrations = Mutex::new(Registrations::new(options.settings.clone()));
         Arc::new(Self {
-            runtime,
+            access,
+            options,
             followers: Mutex::default(),
-            book,
+            registrations,
             shards: Shards::default(),
             figures: Counters::default(),
             memory,
@@ -109,11 +109,11 @@ impl Live {
 
     /// What live subscriptions were told.
     pub fn options(&self) -> &LiveOptions {
-        &self.runtime.options.live
+        &self.options
     }
 
     fn new_session(&self, gateway: Arc<str>) -> Session {
-        let first = self.runtime.clock.wall().0;
+        let first = self.access.clock.wall().0;
         Session::new(gateway, first, self.options().buffer_frames, Arc::clone(&self.memory))
     }
 }
@@ -130,7 +130,7 @@ impl Live {
             return;
         }
         followers.entry(topic.id()).or_insert_with(|| {
-            let at = self.runtime.log.end(topic.id());
+            let at = self.access.log.end(topic.id());
             let follower = Arc::new(Follower::new(Arc::clone(topic), at));
             let run = follower::run(Arc::clone(self), Arc::clone(&follower));
             // It ends with its topic, or with the server.
@@ -149,7 +149,7 @@ impl Live {
 
     /// Whether streams may be opened, and go on: not any more once the server stops.
     pub fn is_serving(&self) -> bool {
-        self.runtime.check_serving().is_ok()
+        self.access.check_serving().is_ok()
     }
 
     /// The topics whose messages are matched.
@@ -164,12 +164,12 @@ impl Live {
     }
 
     fn wake_streams(&self) {
-        self.book.lock().sessions().for_each(|session| session.wake.notify_one());
+        self.registrations.lock().sessions().for_each(|session| session.wake.notify_one());
     }
 
     /// Messages went by that were not matched: every gateway has to be told.
     fn lose(&self, lost: Lost) {
-        let sessions: Vec<_> = self.book.lock().sessions().cloned().collect();
+        let sessions: Vec<_> = self.registrations.lock().sessions().cloned().collect();
         for session in sessions {
             self.figures.note_resync();
             session.say(LiveEvent::Resync(lost));
@@ -181,9 +181,9 @@ impl Live {
 impl Live {
     /// Registers a subscription, or renews the one that is there with the same content.
     pub fn register(&self, request: Request) -> Result<LiveRegistered, Refusal> {
-        let begun = self.runtime.clock.now();
+        let begun = self.access.clock.now();
         let registered = self.try_register(request);
-        let took = self.runtime.clock.now().since(begun);
+        let took = self.access.clock.now().since(begun);
         self.figures.note_registration(took, registered.is_ok());
         registered
     }
@@ -191,14 +191,14 @@ impl Live {
     fn try_register(&self, request: Request) -> Result<LiveRegistered, Refusal> {
         let spec = Spec::new(request, &self.options().settings)?;
         let followers: Vec<_> = self.followers.lock().values().cloned().collect();
-        let mut book = self.book.lock();
-        let registered = book.registry.register(self.runtime.now(), &spec)?;
+        let mut registrations = self.registrations.lock();
+        let registered = registrations.registry.register(self.access.now(), &spec)?;
         if let Some(ended) = &registered.ended {
-            self.note_ended(&mut book, std::slice::from_ref(ended));
+            self.note_ended(&mut registrations, std::slice::from_ref(ended));
             self.shards.remove(ended);
         }
         let answer = if registered.renewed {
-            let view = book.registry.get(self.runtime.now(), spec.subscription())?;
+            let view = registrations.registry.get(self.access.now(), spec.subscription())?;
             let interest_version = self.shards.interest_version(&view.scope);
             let effective = positions(&followers);
             LiveRegistered {
@@ -206,10 +206,10 @@ impl Live {
                 ..answer(registered, interest_version, effective)
             }
         } else {
-            self.add(&mut book, registered, &spec, &followers)?
+            self.add(&mut registrations, registered, &spec, &followers)?
         };
-        book.session_or(spec.gateway(), |name| self.new_session(name));
-        drop(book);
+        registrations.session_or(spec.gateway(), |name| self.new_session(name));
+        drop(registrations);
         if !answer.renewed {
             add(&self.figures.registered, 1);
             self.registered.notify_one();
@@ -220,7 +220,7 @@ impl Live {
     /// Puts a new subscription into the index.
     fn add(
         &self,
-        book: &mut Book,
+        registrations: &mut Registrations,
         registered: Registered,
         spec: &Spec,
         followers: &[Arc<Follower>],
@@ -229,12 +229,12 @@ impl Live {
         let (placed, mut effective) = match placed {
             Ok(placed) => placed,
             Err(refusal) => {
-                book.registry.withdraw(registered.handle);
+                registrations.registry.withdraw(registered.handle);
                 return Err(refusal);
             }
         };
-        book.registry.place(registered.handle, placed.group, placed.indexed);
-        if book.registry.counts().total == 1 {
+        registrations.registry.place(registered.handle, placed.group, placed.indexed);
+        if registrations.registry.counts().total == 1 {
             // The first: followers may rest, and begin at the end of their logs.
             followers.iter().for_each(|follower| follower.rouse(self));
             effective = positions(followers);
@@ -246,41 +246,41 @@ impl Live {
     /// Renews a subscription by its own TTL; when it expires then. `gateway` is who asks, if that
     /// is known.
     pub fn heartbeat(&self, id: &str, gateway: Option<&str>) -> Result<Timestamp, Refusal> {
-        let begun = self.runtime.now();
-        let renewed = self.book.lock().registry.heartbeat(begun, id, gateway);
-        let took = self.runtime.clock.now().since(begun.moment);
+        let begun = self.access.now();
+        let renewed = self.registrations.lock().registry.heartbeat(begun, id, gateway);
+        let took = self.access.clock.now().since(begun.moment);
         self.figures.note_renewal(took, renewed.is_ok());
         renewed
     }
 
     /// Renews all subscriptions of a gateway; how many.
     pub fn heartbeat_gateway(&self, gateway: &str) -> usize {
-        let begun = self.runtime.now();
-        let renewed = self.book.lock().registry.heartbeat_gateway(begun, gateway);
-        self.figures.note_renewal(self.runtime.clock.now().since(begun.moment), true);
+        let begun = self.access.now();
+        let renewed = self.registrations.lock().registry.heartbeat_gateway(begun, gateway);
+        self.figures.note_renewal(self.access.clock.now().since(begun.moment), true);
         renewed
     }
 
     /// Removes a subscription; whether there was one.
     pub fn delete(&self, id: &str, gateway: Option<&str>) -> Result<bool, Refusal> {
-        let mut book = self.book.lock();
-        let ended = book.registry.delete(id, gateway)?;
-        self.end(book, ended.as_slice());
+        let mut registrations = self.registrations.lock();
+        let ended = registrations.registry.delete(id, gateway)?;
+        self.end(registrations, ended.as_slice());
         Ok(ended.is_some())
     }
 
     /// Removes all subscriptions of a gateway; how many. Of many, the index is cleared after the
     /// answer: nobody is told of them any more, and what is wanted may show them a little longer.
     pub fn close_gateway(self: &Arc<Self>, gateway: &str) -> usize {
-        let mut book = self.book.lock();
-        let ended = book.registry.close_gateway(gateway);
+        let mut registrations = self.registrations.lock();
+        let ended = registrations.registry.close_gateway(gateway);
         let count = ended.len();
         if count <= ENDED_AT_A_TIME {
-            self.end(book, &ended);
+            self.end(registrations, &ended);
             return count;
         }
-        self.note_ended(&mut book, &ended);
-        drop(book);
+        self.note_ended(&mut registrations, &ended);
+        drop(registrations);
         let live = Arc::clone(self);
         // It ends by itself, and nobody waits for it.
         drop(spawn::named("live removal", async move {
@@ -292,15 +292,15 @@ impl Live {
         count
     }
 
-    /// Forgets what has ended. Out of the index it is taken after the book is free again, so that
-    /// matching does not wait for many: until then what is found of them is nobody's.
-    fn end(&self, mut book: MutexGuard<'_, Book>, ended: &[Ended]) {
-        self.note_ended(&mut book, ended);
-        drop(book);
+    /// Forgets what has ended. Out of the index it is taken after the registrations are free again,
+    /// so that matching does not wait for many: until then what is found of them is nobody's.
+    fn end(&self, mut registrations: MutexGuard<'_, Registrations>, ended: &[Ended]) {
+        self.note_ended(&mut registrations, ended);
+        drop(registrations);
         ended.iter().for_each(|ended| self.shards.remove(ended));
     }
 
-    fn note_ended(&self, book: &mut Book, ended: &[Ended]) {
+    fn note_ended(&self, registrations: &mut Registrations, ended: &[Ended]) {
         for ended in ended {
             let counter = match ended.expired {
                 true => &self.figures.expired,
@@ -309,18 +309,18 @@ impl Live {
             add(counter, 1);
         }
         if self.options().notify_on_expiry {
-            self.tell_expired(book, ended);
+            self.tell_expired(registrations, ended);
         }
-        book.forget_gone(ended.iter());
+        registrations.forget_gone(ended.iter());
     }
 
-    fn tell_expired(&self, book: &Book, ended: &[Ended]) {
+    fn tell_expired(&self, registrations: &Registrations, ended: &[Ended]) {
         let mut told: BTreeMap<&str, LiveIds> = BTreeMap::new();
         for ended in ended.iter().filter(|ended| ended.expired) {
             told.entry(&ended.gateway).or_default().push(&ended.id);
         }
         for (gateway, ids) in told {
-            if let Some(session) = book.session(gateway)
+            if let Some(session) = registrations.session(gateway)
                 && session.say(LiveEvent::Expired(ids))
             {
                 self.figures.note_resync();
@@ -333,14 +333,14 @@ impl Live {
 impl Live {
     /// One subscription. Does not renew it.
     pub fn get(&self, id: &str) -> Result<LiveView, Refusal> {
-        let view = self.book.lock().registry.get(self.runtime.now(), id)?;
+        let view = self.registrations.lock().registry.get(self.access.now(), id)?;
         Ok(self.with_filter(view))
     }
 
     /// Subscriptions in pages, and where the next page begins.
     pub fn list(&self, query: &Query) -> (Vec<LiveView>, Option<u32>) {
         let Page { subscriptions, next } =
-            self.book.lock().registry.list(self.runtime.now(), query);
+            self.registrations.lock().registry.list(self.access.now(), query);
         let views = subscriptions.into_iter().map(|view| self.with_filter(view)).collect();
         (views, next)
     }
@@ -358,11 +358,11 @@ impl Live {
     /// Figures, with this many of the largest collections.
     pub fn figures(&self, largest: usize) -> LiveFigures {
         let (counts, by_gateway, by_tenant) = {
-            let book = self.book.lock();
+            let registrations = self.registrations.lock();
             let owned = |(name, count): (&str, usize)| (name.to_owned(), count);
-            let by_gateway: Vec<_> = book.registry.by_gateway().map(owned).collect();
-            let by_tenant: Vec<_> = book.registry.by_tenant().map(owned).collect();
-            (book.registry.counts(), by_gateway, by_tenant)
+            let by_gateway: Vec<_> = registrations.registry.by_gateway().map(owned).collect();
+            let by_tenant: Vec<_> = registrations.registry.by_tenant().map(owned).collect();
+            (registrations.registry.counts(), by_gateway, by_tenant)
         };
         LiveFigures {
             counts,
@@ -380,11 +380,11 @@ impl Live {
 pub(crate) async fn expire(live: Arc<Live>) {
     loop {
         let next = {
-            let mut book = live.book.lock();
-            let now = live.runtime.clock.now();
-            let ended = book.registry.expire(now, ENDED_AT_A_TIME);
-            let next = book.registry.next_wake();
-            live.end(book, &ended);
+            let mut registrations = live.registrations.lock();
+            let now = live.access.clock.now();
+            let ended = registrations.registry.expire(now, ENDED_AT_A_TIME);
+            let next = registrations.registry.next_wake();
+            live.end(registrations, &ended);
             if ended.len() == ENDED_AT_A_TIME { Some(now) } else { next }
         };
         let Some(next) = next else {
@@ -392,8 +392,8 @@ pub(crate) async fn expire(live: Arc<Live>) {
             continue;
         };
         // A registration may have brought an earlier deadline since.
-        let now = live.runtime.clock.now();
-        live.runtime.clock.sleep_until(next.min(now.plus(EXPIRY_STEP))).await;
+        let now = live.access.clock.now();
+        live.access.clock.sleep_until(next.min(now.plus(EXPIRY_STEP))).await;
         tokio::task::coop::consume_budget().await;
     }
 }

@@ -1,14 +1,20 @@
 //! What the broker can be told.
 
+mod alerts;
+mod live;
+mod log;
+mod push;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::alerts::AlertOptions;
+pub use alerts::AlertOptions;
+pub use live::LiveOptions;
+pub use log::LogOptions;
+pub use push::{PushOptions, RetryDefault, Success};
+
 use crate::audit::{Audit, AuditLog};
-use crate::delivery_log::LogOptions;
-use crate::live::LiveOptions;
-use crate::push::options::PushOptions;
 
 /// What the broker can be told.
 #[derive(Clone)]

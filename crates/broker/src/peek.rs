@@ -7,8 +7,9 @@ use domain::delivery::RecordView;
 use domain::{Filter, Moment, Offset, Record, SubscriptionName, Timestamp, TopicName};
 use storage::{Batch, ReadLimit};
 
-use crate::broker::Broker;
 use crate::error::{Error, Result};
+use crate::registry::Registry;
+use crate::runtime::LogAccess;
 use crate::source::read_some;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
@@ -71,39 +72,50 @@ pub struct PeekPage {
 
 /// What is looked at.
 struct View<'view> {
-    broker: &'view Broker,
+    access: &'view LogAccess,
     topic: &'view Topic,
     subscription: Option<&'view Subscription>,
 }
 
-impl Broker {
+/// Looks at messages.
+pub(crate) struct Peeker {
+    access: LogAccess,
+    registry: Arc<Registry>,
+}
+
+impl Peeker {
+    pub(crate) fn new(access: LogAccess, registry: Arc<Registry>) -> Self {
+        Self { access, registry }
+    }
+
     /// Looks at the messages of a topic, those addressed to one subscription included.
-    pub async fn peek_topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
-        let topic = self.topic(name)?;
-        View { broker: self, topic: &topic, subscription: None }.look(peek).await
+    pub(crate) async fn topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
+        let topic = self.registry.topic(name)?;
+        View { access: &self.access, topic: &topic, subscription: None }.look(peek).await
     }
 
     /// Looks at the messages that a subscription has not settled and that pass its filter.
-    pub async fn peek_subscription(
+    pub(crate) async fn subscription(
         &self,
         name: &SubscriptionName,
         peek: &Peek,
     ) -> Result<PeekPage> {
-        let subscription = self.subscription(name)?;
+        let subscription = self.registry.subscription(name)?;
         if subscription.settings().detached {
             let why = format!("subscription {name} is detached from its topic and has no messages");
             return Err(Error::FailedPrecondition(why));
         }
         let topic = Arc::clone(subscription.topic());
-        View { broker: self, topic: &topic, subscription: Some(&subscription) }.look(peek).await
+        let (access, subscription) = (&self.access, Some(&*subscription));
+        View { access, topic: &topic, subscription }.look(peek).await
     }
 }
 
 impl View<'_> {
     async fn look(&self, peek: &Peek) -> Result<PeekPage> {
-        let runtime = &self.broker.runtime;
-        runtime.check_serving()?;
-        let deadline = runtime.clock.now().plus(peek.wait.min(WAIT_MAX));
+        let access = self.access;
+        access.check_serving()?;
+        let deadline = access.clock.now().plus(peek.wait.min(WAIT_MAX));
         let mut at = self.start(peek.from).await?;
         let looked_to = at.plus(LOOKED_THROUGH_MAX);
         loop {
@@ -111,7 +123,7 @@ impl View<'_> {
             tokio::pin!(visible);
             visible.as_mut().enable();
             let page = self.read(at, looked_to, peek).await?;
-            if !page.is_end || !page.messages.is_empty() || runtime.clock.now() >= deadline {
+            if !page.is_end || !page.messages.is_empty() || access.clock.now() >= deadline {
                 return Ok(page);
             }
             at = page.next;
@@ -122,13 +134,13 @@ impl View<'_> {
     async fn wait(&self, visible: impl Future<Output = ()>, deadline: Moment) -> Result<()> {
         tokio::select! {
             () = visible => {}
-            () = self.broker.runtime.clock.sleep_until(deadline) => {}
+            () = self.access.clock.sleep_until(deadline) => {}
         }
-        self.broker.runtime.check_serving()
+        self.access.check_serving()
     }
 
     async fn start(&self, from: PeekFrom) -> Result<Offset> {
-        let log = &self.broker.runtime.log;
+        let log = &self.access.log;
         let time = match from {
             PeekFrom::Latest => return Ok(log.end(self.topic.id())),
             PeekFrom::Offset(offset) => return Ok(offset),
@@ -163,7 +175,7 @@ impl View<'_> {
 
     async fn batch(&self, at: Offset) -> Result<Batch> {
         const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
-        let batch = read_some(&*self.broker.runtime.log, self.topic.id(), at, LIMIT).await?;
+        let batch = read_some(&*self.access.log, self.topic.id(), at, LIMIT).await?;
         // What is in memory is read without waiting; others get their turn all the same.
         tokio::task::coop::consume_budget().await;
         Ok(batch)

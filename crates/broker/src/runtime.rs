@@ -1,29 +1,26 @@
 //! What every topic and subscription needs of the server around it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{Now, Timestamp};
-use parking_lot::Mutex;
-use storage::{Engine, MessageLog};
-use tokio::sync::{Notify, Semaphore};
+use storage::MessageLog;
+use tokio::sync::Notify;
 
+use crate::audit::{self, AuditAct};
+use crate::changed::{Changed, ChangedList};
 use crate::clock::Clock;
+use crate::compiling::Compiling;
 use crate::damaged::Damaged;
-use crate::dead_letter::Jobs;
 use crate::delivery_log::DeliveryLog;
-use crate::desk::Desk;
 use crate::error::{Error, Result};
 use crate::expiries::Expiries;
 use crate::guard::Guard;
-use crate::index::Index;
-use crate::maintenance::upkeep::Upkeep;
+use crate::handled_letters::HandledLetters;
 use crate::options::Options;
-use crate::push::attempts::Attempts;
-use crate::schema::COMPILING_MAX;
-use crate::subscription::Subscription;
-use crate::timers::Timers;
+use crate::upkeep::Upkeep;
 
 /// The log, the clock, and the notes left for the chores.
 pub(crate) struct Runtime {
@@ -31,45 +28,37 @@ pub(crate) struct Runtime {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) guard: Guard,
     pub(crate) options: Options,
-    pub(crate) timers: Timers,
-    pub(crate) changed: Changed,
+    pub(crate) changed: Arc<Changed>,
+    /// Dead letter topics in which letters were dealt with since the last checkpoint.
+    pub(crate) changed_letters: ChangedList<HandledLetters>,
     pub(crate) upkeep: Upkeep,
-    pub(crate) index: Index,
-    pub(crate) dead_letters: Jobs,
     /// Told when a dead letter topic has something new.
-    pub(crate) letters: Notify,
+    pub(crate) new_letters: Notify,
     pub(crate) damaged: Damaged,
     pub(crate) expiries: Expiries,
-    pub(crate) attempts: Attempts,
     pub(crate) delivery_log: DeliveryLog,
-    /// Who may read definitions of schemas, so that they never take all processors.
-    pub(crate) compiling: Arc<Semaphore>,
-    /// Whose oldest record is looked up next.
-    pub(crate) oldest_turn: AtomicUsize,
+    pub(crate) compiling: Compiling,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
     failed: Notify,
 }
 
 impl Runtime {
-    pub(crate) fn new(engine: &Engine, clock: Arc<dyn Clock>, options: Options) -> Self {
+    pub(crate) fn new(log: Arc<dyn MessageLog>, clock: Arc<dyn Clock>, options: Options) -> Self {
+        let changed = Arc::new(Changed::default());
         Self {
-            log: Arc::clone(&engine.log),
-            attempts: Attempts::new(Arc::clone(&engine.attempts), clock.wall()),
+            log,
             guard: Guard::new(&*clock),
             clock,
             delivery_log: DeliveryLog::new(options.log.clone()),
             options,
-            timers: Timers::default(),
-            changed: Changed::default(),
+            changed_letters: ChangedList::new(Arc::clone(&changed)),
+            changed,
             upkeep: Upkeep::default(),
-            index: Index::default(),
-            dead_letters: Jobs::open(),
-            letters: Notify::new(),
+            new_letters: Notify::new(),
             damaged: Damaged::default(),
             expiries: Expiries::default(),
-            compiling: Arc::new(Semaphore::new(COMPILING_MAX)),
-            oldest_turn: AtomicUsize::new(0),
+            compiling: Compiling::default(),
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -132,55 +121,58 @@ impl Runtime {
     }
 }
 
-/// Whose progress changed since the last checkpoint, and the wish for one.
-#[derive(Default)]
-pub(crate) struct Changed {
-    subscriptions: Mutex<Vec<Arc<Subscription>>>,
-    forgotten: Mutex<Vec<domain::SubscriptionId>>,
-    desks: Mutex<Vec<Arc<Desk>>>,
-    pressed: AtomicBool,
-    pub(crate) wake: Notify,
+/// The log and the clock, for those who need no more of the server.
+pub(crate) struct LogAccess {
+    pub(crate) log: Arc<dyn MessageLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    runtime: Arc<Runtime>,
 }
 
-impl Changed {
-    pub(crate) fn add(&self, subscription: Arc<Subscription>) {
-        self.subscriptions.lock().push(subscription);
-        self.wake.notify_one();
+impl LogAccess {
+    pub(crate) fn new(runtime: &Arc<Runtime>) -> Self {
+        let (log, clock) = (Arc::clone(&runtime.log), Arc::clone(&runtime.clock));
+        Self { log, clock, runtime: Arc::clone(runtime) }
     }
 
-    pub(crate) fn forget(&self, subscription: domain::SubscriptionId) {
-        self.forgotten.lock().push(subscription);
-        self.wake.notify_one();
+    /// The present on both clocks.
+    pub(crate) fn now(&self) -> Now {
+        Now { moment: self.clock.now(), wall: self.clock.wall() }
     }
 
-    /// A desk's marks have changed.
-    pub(crate) fn add_desk(&self, desk: Arc<Desk>) {
-        self.desks.lock().push(desk);
-        self.wake.notify_one();
+    /// `Err` once the log has failed or the server stops: nothing more is delivered then.
+    pub(crate) fn check_serving(&self) -> Result<()> {
+        self.runtime.check_serving()
+    }
+}
+
+/// Acts on record.
+impl Runtime {
+    /// Puts an act on record that is done, by whoever asked for what this task does.
+    pub(crate) fn audit(
+        &self,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.audit_of(audit::peer(), act, resource, details);
     }
 
-    pub(crate) fn take_desks(&self) -> Vec<Arc<Desk>> {
-        std::mem::take(&mut *self.desks.lock())
-    }
-
-    /// The log wants room: checkpoint and trim now.
-    pub(crate) fn press(&self) {
-        self.pressed.store(true, Ordering::SeqCst);
-        self.wake.notify_one();
-    }
-
-    pub(crate) fn take_pressed(&self) -> bool {
-        self.pressed.swap(false, Ordering::SeqCst)
-    }
-
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn take(&self) -> (Vec<Arc<Subscription>>, Vec<domain::SubscriptionId>) {
-        (
-            std::mem::take(&mut *self.subscriptions.lock()),
-            std::mem::take(&mut *self.forgotten.lock()),
-        )
+    /// The same, by `peer`.
+    pub(crate) fn audit_of(
+        &self,
+        peer: Option<SocketAddr>,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.options.audit.record(&AuditAct {
+            at: self.clock.wall(),
+            resource: resource.into(),
+            act,
+            key: None,
+            message_id: None,
+            details,
+            peer,
+        });
     }
 }

@@ -2,26 +2,34 @@
 
 mod check;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::{ProjectName, SchemaName, Timestamp};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use schemas::limits::SCHEMAS_PER_PROJECT_MAX;
-use schemas::{Compiled, Encoding, Kind, Problem, Rejection, Revision, RevisionId, RevisionName};
+use schemas::{Compiled, Encoding, Kind, Revision, RevisionId, RevisionName};
 use storage::Entry;
 
-use crate::broker::{Broker, Page, broken_off, exists, gone, page, readable};
+use crate::catalogue::{Catalogue, Page, page, readable};
 use crate::definition::StoredSchema;
-use crate::error::{Error, Resource, Result};
+use crate::error::{Error, Rejected, Resource, Result};
 use crate::runtime::Runtime;
 
 pub use check::{SchemaChange, SchemaSet, TopicSchema};
 
 pub(crate) use check::Check;
 
-/// Definitions that are read at a time. One may take a quarter of a second.
-pub(crate) const COMPILING_MAX: usize = 2;
+/// How the catalogue names schemas, and errors do.
+const KIND: (storage::Kind, Resource) = (storage::Kind::Schema, Resource::Schema);
+
+/// Every schema there is.
+pub(crate) struct Schemas {
+    known: RwLock<BTreeMap<SchemaName, Arc<Schema>>>,
+    catalogue: Arc<Catalogue>,
+    runtime: Arc<Runtime>,
+}
 
 /// One life of a schema's name.
 pub struct Schema {
@@ -66,54 +74,6 @@ pub struct Revised {
     pub revision: Revision,
 }
 
-/// A message that is not as its schema says.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Invalid data in message: Message failed schema validation. {place}{rejection}")]
-pub struct Rejected {
-    /// The schema; none if it was given with the message.
-    pub schema: Option<SchemaName>,
-    /// Which message of the request it is, as the start of a sentence; empty if there is one only.
-    place: String,
-    /// What is wrong with it.
-    pub rejection: Rejection,
-}
-
-impl Rejected {
-    fn at(index: usize, schema: &SchemaName, rejection: Rejection) -> Error {
-        let place = format!("messages[{index}]: ");
-        Error::Rejected(Box::new(Self { schema: Some(schema.clone()), place, rejection }))
-    }
-
-    fn alone(
-        schema: Option<(SchemaName, RevisionId)>,
-        kind: Kind,
-        encoding: Encoding,
-        problem: Problem,
-    ) -> Error {
-        let (schema, revision) = schema.unzip();
-        let rejection = Rejection { kind, encoding, revision, problem };
-        Error::Rejected(Box::new(Self { schema, place: String::new(), rejection }))
-    }
-}
-
-impl Runtime {
-    /// Does what may take long because of a definition, away from the threads that serve.
-    async fn compile<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T> {
-        let permit = Arc::clone(&self.compiling).acquire_owned().await;
-        let permit = permit.map_err(|_| Error::Closing)?;
-        // The permit goes along: the work goes on though its caller goes away.
-        let work = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        });
-        work.await.map_err(|_| broken_off())
-    }
-}
-
 /// A number for the id of a revision.
 fn random() -> Result<u32> {
     let mut bytes = [0; 4];
@@ -121,17 +81,20 @@ fn random() -> Result<u32> {
     Ok(u32::from_le_bytes(bytes))
 }
 
-/// Schemas.
-impl Broker {
+impl Schemas {
+    pub(crate) fn new(catalogue: Arc<Catalogue>, runtime: Arc<Runtime>) -> Self {
+        Self { known: RwLock::default(), catalogue, runtime }
+    }
+
     /// Creates a schema with one revision; it exists on stable storage when this returns.
-    pub async fn create_schema(
-        &self,
+    pub(crate) async fn create(
+        self: &Arc<Self>,
         name: SchemaName,
         kind: Kind,
         definition: String,
     ) -> Result<Revised> {
         let already = || Error::AlreadyExists(Resource::Schema, name.to_string());
-        if self.schemas.read().contains_key(&name) {
+        if self.known.read().contains_key(&name) {
             return Err(already());
         }
         let (now, id) = (self.runtime.clock.wall(), random()?);
@@ -139,55 +102,54 @@ impl Broker {
             let name = name.clone();
             move || schemas::Schema::create(name, kind, &definition, now, &mut || id)
         };
-        let made = self.runtime.compile(create).await??;
-        self.change(|broker| async move {
-            let _admin = broker.admin.lock().await;
-            broker.check_schema_room(&name.project())?;
+        let made = self.runtime.compiling.run(create).await??;
+        let schemas = Arc::clone(self);
+        let change = async move {
+            let _ledger = schemas.catalogue.lock().await;
+            schemas.check_room(&name.project())?;
             let value = readable(StoredSchema::encode(&made), name.as_str())?;
-            let catalogue = &broker.engine.catalogue;
-            let put = catalogue.put(storage::Kind::Schema, name.as_str(), value, None).await;
-            let entry = put.map_err(|error| exists(error, Resource::Schema, name.as_str()))?;
-            let schema = broker.add_schema(&entry, made).current();
+            let entry = schemas.catalogue.create(KIND, name.as_str(), value).await?;
+            let schema = schemas.add(&entry, made).current();
             Ok(Revised { revision: schema.newest().clone(), schema })
-        })
-        .await
+        };
+        self.catalogue.change(change).await
     }
 
-    fn check_schema_room(&self, project: &ProjectName) -> Result<()> {
-        let count = self.schemas.read().keys().filter(|name| name.is_in(project)).count();
+    fn check_room(&self, project: &ProjectName) -> Result<()> {
+        let count = self.known.read().keys().filter(|name| name.is_in(project)).count();
         let is_room = count < SCHEMAS_PER_PROJECT_MAX;
         is_room.then_some(()).ok_or(Error::Schema(schemas::Error::TooManySchemas))
     }
 
     /// Makes a stored schema known.
-    pub(crate) fn add_schema(&self, entry: &Entry, schema: schemas::Schema) -> Arc<Schema> {
+    pub(crate) fn add(&self, entry: &Entry, schema: schemas::Schema) -> Arc<Schema> {
         let name = schema.name().clone();
         let stored = Stored { schema: Arc::new(schema), version: entry.version, is_deleted: false };
         let (id, stored) = (entry.id, Mutex::new(stored));
         let schema = Arc::new(Schema { id, stored, changing: tokio::sync::Mutex::default() });
-        self.schemas.write().insert(name, Arc::clone(&schema));
+        self.known.write().insert(name, Arc::clone(&schema));
         schema
     }
 
     /// The schema of that name.
-    pub fn schema(&self, name: &SchemaName) -> Result<Arc<Schema>> {
-        let found = self.schemas.read().get(name).cloned();
+    pub(crate) fn get(&self, name: &SchemaName) -> Result<Arc<Schema>> {
+        let found = self.known.read().get(name).cloned();
         found.ok_or_else(|| not_found(name))
     }
 
     /// Schemas of `project` in name order, after the name `after`.
-    pub fn list_schemas(
+    pub(crate) fn list(
         &self,
         project: &ProjectName,
         after: Option<&str>,
         limit: usize,
     ) -> Page<Schema> {
-        page(&self.schemas.read(), after, limit, |name| name.is_in(project))
+        page(&self.known.read(), after, limit, |name| name.is_in(project))
     }
 
     /// Adds a revision to a schema.
-    pub async fn commit_schema(
-        &self,
+    pub(crate) async fn commit(
+        self: &Arc<Self>,
         name: &SchemaName,
         kind: Kind,
         definition: String,
@@ -199,7 +161,11 @@ impl Broker {
     }
 
     /// Adds a revision that is a copy of an older one.
-    pub async fn roll_back_schema(&self, name: &SchemaName, id: RevisionId) -> Result<Revised> {
+    pub(crate) async fn roll_back(
+        self: &Arc<Self>,
+        name: &SchemaName,
+        id: RevisionId,
+    ) -> Result<Revised> {
         self.revise(name, "roll back schema", move |schema, now, random| {
             schema.rollback(id, now, random).cloned()
         })
@@ -207,8 +173,8 @@ impl Broker {
     }
 
     /// Deletes a revision of a schema, unless it is the only one.
-    pub async fn delete_schema_revision(
-        &self,
+    pub(crate) async fn delete_revision(
+        self: &Arc<Self>,
         name: &SchemaName,
         id: RevisionId,
     ) -> Result<Revised> {
@@ -219,7 +185,7 @@ impl Broker {
     /// Changes the revisions of a schema, on stable storage when this returns. Whoever publishes
     /// from then on is held to the outcome.
     async fn revise(
-        &self,
+        self: &Arc<Self>,
         name: &SchemaName,
         act: &'static str,
         work: impl FnOnce(
@@ -230,59 +196,55 @@ impl Broker {
         + Send
         + 'static,
     ) -> Result<Revised> {
-        let name = name.clone();
-        self.change(|broker| async move {
-            let schema = broker.schema(&name)?;
+        let (schemas, name) = (Arc::clone(self), name.clone());
+        let change = async move {
+            let schema = schemas.get(&name)?;
             let _changing = schema.changing.lock().await;
             let (before, version) = schema.living().ok_or_else(|| not_found(&name))?;
-            let (now, id) = (broker.runtime.clock.wall(), random()?);
+            let (now, id) = (schemas.runtime.clock.wall(), random()?);
             let revise = move || {
                 let mut after = (*before).clone();
                 let revision = work(&mut after, now, &mut || id)?;
                 Ok::<_, schemas::Error>((after, revision))
             };
-            let (after, revision) = broker.runtime.compile(revise).await??;
+            let (after, revision) = schemas.runtime.compiling.run(revise).await??;
             let value = readable(StoredSchema::encode(&after), name.as_str())?;
-            let catalogue = &broker.engine.catalogue;
-            let kind = storage::Kind::Schema;
-            let put = catalogue.put(kind, name.as_str(), value, Some(version)).await;
-            let entry = put.map_err(|error| gone(error, Resource::Schema, name.as_str()))?;
+            let entry = schemas.catalogue.update(KIND, name.as_str(), value, version).await?;
             let after = Arc::new(after);
             schema.set(Arc::clone(&after), entry.version);
-            broker.audit(act, name.to_string(), Some(format!("revision {}", revision.id)));
+            let details = format!("revision {}", revision.id);
+            schemas.runtime.audit(act, name.to_string(), Some(details));
             Ok(Revised { schema: after, revision })
-        })
-        .await
+        };
+        self.catalogue.change(change).await
     }
 
     /// Deletes a schema with its revisions. Topics that name it take no more messages.
-    pub async fn delete_schema(&self, name: &SchemaName) -> Result<()> {
-        let name = name.clone();
-        self.change(|broker| async move {
-            let schema = broker.schema(&name)?;
+    pub(crate) async fn delete(self: &Arc<Self>, name: &SchemaName) -> Result<()> {
+        let (schemas, name) = (Arc::clone(self), name.clone());
+        let change = async move {
+            let schema = schemas.get(&name)?;
             let _changing = schema.changing.lock().await;
             // Until the name is free in the catalogue and here, nobody may take it.
-            let _admin = broker.admin.lock().await;
+            let _ledger = schemas.catalogue.lock().await;
             let (_, version) = schema.living().ok_or_else(|| not_found(&name))?;
-            let catalogue = &broker.engine.catalogue;
-            let deleted = catalogue.delete(storage::Kind::Schema, name.as_str(), version).await;
-            deleted.map_err(|error| gone(error, Resource::Schema, name.as_str()))?;
+            schemas.catalogue.delete(KIND, name.as_str(), version).await?;
             schema.stored.lock().is_deleted = true;
-            broker.schemas.write().remove(&name);
-            broker.audit("delete", name.to_string(), None);
+            schemas.known.write().remove(&name);
+            schemas.runtime.audit("delete", name.to_string(), None);
             Ok(())
-        })
-        .await
+        };
+        self.catalogue.change(change).await
     }
 
     /// Whether a definition is good.
-    pub async fn validate_schema(&self, kind: Kind, definition: String) -> Result<()> {
-        let compiled = self.runtime.compile(move || Compiled::new(kind, &definition)).await?;
+    pub(crate) async fn validate(&self, kind: Kind, definition: String) -> Result<()> {
+        let compiled = self.runtime.compiling.run(move || Compiled::new(kind, &definition)).await?;
         compiled.map(drop).map_err(|problem| schemas::Error::Definition(problem).into())
     }
 
     /// Whether a message is of a schema, or of a definition that is given with it.
-    pub async fn validate_message(
+    pub(crate) async fn validate_message(
         &self,
         against: Against,
         encoding: Encoding,
@@ -290,7 +252,7 @@ impl Broker {
     ) -> Result<()> {
         let (schema, revision) = match against {
             Against::Stored(name) => {
-                let schema = self.schema(&name.schema)?.current();
+                let schema = self.get(&name.schema)?.current();
                 let revision = schema.revision(name.revision)?.clone();
                 (Some((name.schema, revision.id)), revision)
             }
@@ -303,7 +265,7 @@ impl Broker {
             let checked = compiled.check(encoding, &message);
             checked.map_err(|problem| Rejected::alone(schema, compiled.kind(), encoding, problem))
         };
-        self.runtime.compile(check).await?
+        self.runtime.compiling.run(check).await?
     }
 }
 

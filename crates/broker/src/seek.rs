@@ -7,11 +7,12 @@ use domain::kept::{Kept, OwnAcked};
 use domain::subscription::Start;
 use domain::{Invalid, Offset, Progress, SnapshotName, SubscriptionName, Timestamp};
 
-use crate::broker::Broker;
 use crate::error::Result;
-use crate::snapshot::Snapshot;
+use crate::push::scheduler::Scheduler;
+use crate::registry::Registry;
+use crate::runtime::Runtime;
 use crate::subscription::Subscription;
-use crate::topic::Topic;
+use crate::topic::{Hold, Topic};
 
 /// Where a subscription is to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub enum SeekTarget {
 /// What a topic keeps now, whoever has acked it.
 struct KeptNow {
     by_topic: Option<Offset>,
-    by_snapshots: Vec<Arc<Snapshot>>,
+    by_snapshots: Vec<Arc<Hold>>,
 }
 
 impl KeptNow {
@@ -39,12 +40,27 @@ impl KeptNow {
     }
 }
 
-impl Broker {
+/// Sends subscriptions elsewhere.
+pub(crate) struct Seeker {
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+    push: Arc<Scheduler>,
+}
+
+impl Seeker {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        registry: Arc<Registry>,
+        push: Arc<Scheduler>,
+    ) -> Self {
+        Self { runtime, registry, push }
+    }
+
     /// Sends a subscription elsewhere. Durable when it returns; ack ids given out before count
     /// no more.
-    pub async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
+    pub(crate) async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
         self.runtime.check_serving()?;
-        let subscription = self.subscription(name)?;
+        let subscription = self.registry.subscription(name)?;
         let receipt = match target {
             SeekTarget::Time(time) => self.seek_to(&subscription, time).await?,
             SeekTarget::Snapshot(name) => {
@@ -80,7 +96,7 @@ impl Broker {
             Some(since) => Some(self.runtime.log.offset_at(topic.id(), since).await?),
             None => None,
         };
-        Ok(KeptNow { by_topic, by_snapshots: topic.snapshots() })
+        Ok(KeptNow { by_topic, by_snapshots: topic.holds() })
     }
 
     /// Where a new subscription on `topic` begins.
@@ -103,7 +119,7 @@ impl Broker {
     }
 
     fn progress_of(&self, subscription: &Subscription, name: &SnapshotName) -> Result<Progress> {
-        let snapshot = self.snapshot(name)?;
+        let snapshot = self.registry.snapshot(name)?;
         if snapshot.topic().id() == subscription.topic().id() {
             return Ok(snapshot.progress().clone());
         }

@@ -6,7 +6,7 @@ use domain::delivery::Settings;
 use domain::limits::DELIVERY_ATTEMPTS_DEFAULT;
 use domain::{Backoff, RetryPolicy};
 
-use crate::push::options::{PushOptions, RetryDefault};
+use crate::options::{PushOptions, RetryDefault};
 
 pub(crate) fn delivery(subscription: &domain::Subscription, push: &PushOptions) -> Settings {
     let mut settings = Settings {

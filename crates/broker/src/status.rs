@@ -1,14 +1,22 @@
 //! How the broker is: figures, what does not work, and what is worth putting right.
 
+mod figures;
+mod oldest;
+
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use domain::ProjectName;
 use domain::lint::{Finding, lint};
 use futures::FutureExt;
 
-use crate::broker::Broker;
+use crate::dead_letter_admin::{DeadLetterAdmin, letters_waiting};
+use crate::push::scheduler::Scheduler;
+use crate::registry::Registry;
 use crate::rfc3339;
+use crate::runtime::Runtime;
 
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,19 +66,37 @@ pub struct Degraded {
 /// Subscriptions that are told of, at most.
 const DEGRADED_MAX: usize = 100;
 
-impl Broker {
+/// Looks at everything there is, and changes nothing.
+pub(crate) struct Observer {
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+    dead_letters: Arc<DeadLetterAdmin>,
+    push: Arc<Scheduler>,
+    /// Whose oldest record is looked up next.
+    oldest_turn: AtomicUsize,
+}
+
+impl Observer {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        registry: Arc<Registry>,
+        dead_letters: Arc<DeadLetterAdmin>,
+        push: Arc<Scheduler>,
+    ) -> Self {
+        Self { runtime, registry, dead_letters, push, oldest_turn: AtomicUsize::new(0) }
+    }
+
     /// How the broker is. Looks at every subscription.
-    pub fn status(&self) -> Status {
-        let topics = self.all_topics();
-        let living = topics.iter().filter(|topic| !topic.is_deleted() && !topic.name().is_own());
+    pub(crate) fn status(&self) -> Status {
+        let topics = self.registry.living_topics();
         let mut status = Status {
-            topics: living.count(),
-            snapshots: self.snapshots.read().len(),
-            replays_running: self.replays.running(),
+            topics: topics.iter().filter(|topic| !topic.name().is_own()).count(),
+            snapshots: self.registry.all_snapshots().len(),
+            replays_running: self.dead_letters.running(),
             degraded: self.degraded_server(),
             ..Status::default()
         };
-        for subscription in self.all_subscriptions() {
+        for subscription in self.registry.all_subscriptions() {
             let settings = subscription.settings();
             status.subscriptions += 1;
             status.detached += usize::from(settings.detached);
@@ -78,7 +104,7 @@ impl Broker {
             status.backlog += subscription.backlog();
             status.outstanding += subscription.outstanding() as u64;
             status.indexed += subscription.indexed();
-            status.dead_letters_waiting += self.dead_letters_waiting(subscription.name());
+            status.dead_letters_waiting += letters_waiting(&self.registry, subscription.name());
             let waits = subscription.waits();
             status.lanes_blocked += waits.lanes_blocked as u64;
             status.lanes_halted += waits.lanes_halted as u64;
@@ -92,7 +118,7 @@ impl Broker {
     }
 
     /// What does not work for the whole server. Quick, unlike `status`.
-    pub fn degraded_server(&self) -> Vec<Degraded> {
+    pub(crate) fn degraded_server(&self) -> Vec<Degraded> {
         let runtime = &self.runtime;
         if let Some(error) = runtime.failed() {
             return vec![Degraded {
@@ -114,7 +140,10 @@ impl Broker {
         });
         let damaged = runtime.damaged.seen().map(|(count, topic, offset)| Degraded {
             code: "message_damaged",
-            resource: self.tail.get(topic).map(|topic| topic.name().to_string()),
+            resource: self
+                .registry
+                .readers_of(topic)
+                .map(|readers| readers.topic().name().to_string()),
             problem: format!("{count} messages cannot be read, one of them is {offset}"),
             remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
                      their lanes, or seek past them",
@@ -124,7 +153,7 @@ impl Broker {
     }
 
     fn clock_jumped(&self) -> Option<Degraded> {
-        let jump = self.clock().clock.suspended?;
+        let jump = self.runtime.guard.view(&*self.runtime.clock).suspended?;
         Some(Degraded {
             code: "clock_jumped",
             resource: None,
@@ -138,7 +167,7 @@ impl Broker {
     }
 
     /// For how long the log could not be emptied; `None` = it can be.
-    pub fn log_stuck_for(&self) -> Option<Duration> {
+    pub(crate) fn log_stuck_for(&self) -> Option<Duration> {
         let failing = self.runtime.upkeep.failing()?;
         Some(self.runtime.clock.now().since(failing.began))
     }
@@ -162,11 +191,11 @@ impl Broker {
 
     /// What is worth putting right about the subscriptions and topics of `project`; of all with
     /// `None`.
-    pub fn lint(&self, project: Option<&ProjectName>) -> Vec<Finding> {
-        let all = self.all_subscriptions();
+    pub(crate) fn lint(&self, project: Option<&ProjectName>) -> Vec<Finding> {
+        let all = self.registry.all_subscriptions();
         let settings: Vec<_> = all.iter().map(|subscription| subscription.settings()).collect();
-        let living = self.all_topics().into_iter().filter(|topic| !topic.is_deleted());
-        let topics: BTreeSet<_> = living.map(|topic| topic.name().clone()).collect();
+        let living = self.registry.living_topics();
+        let topics: BTreeSet<_> = living.iter().map(|topic| topic.name().clone()).collect();
         let mut findings = lint(settings.iter().map(|settings| &**settings), &topics);
         if let Some(project) = project {
             let prefix = format!("{project}/");

@@ -3,12 +3,15 @@
 mod acks;
 mod exhausted;
 mod fetching;
+mod jobs;
 mod journal;
 mod lanes;
 mod leasing;
 mod looking;
+mod notes;
 mod pushing;
-mod telling;
+mod readers;
+mod reporting;
 #[cfg(test)]
 mod tests;
 
@@ -17,19 +20,23 @@ use std::sync::{Arc, OnceLock};
 
 use domain::delivery::{ConsumerId, Delivery, Effects, Flow};
 use domain::{
-    Moment, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, SubscriptionName,
+    Moment, Now, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, SubscriptionName,
     Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
-use fetching::Fetch;
+pub(crate) use jobs::{Job, Outcome};
 pub(crate) use leasing::{Ask, Step};
-use telling::Blocked;
+pub(crate) use notes::Notes;
+pub(crate) use readers::Readers;
 
-use crate::dead_letter::Trouble;
-use crate::delivery_log::Gate;
+use fetching::Fetch;
+use jobs::Trouble;
+use reporting::Blocked;
+
+use crate::delivery_log::LineLimit;
 use crate::error::{Error, Resource, Result};
 use crate::figures::{Counts, Oldest, Pushed};
 use crate::runtime::Runtime;
@@ -44,14 +51,16 @@ pub struct Subscription {
     id: SubscriptionId,
     name: SubscriptionName,
     topic: Arc<Topic>,
+    readers: Arc<Readers>,
     first: Offset,
     runtime: Arc<Runtime>,
+    notes: Arc<Notes>,
     /// When it was last used, on the wall clock.
     used_at: AtomicU64,
     /// What its attempts to push came to; made with the first.
     pushed: OnceLock<Box<Pushed>>,
     /// How many lines it may have in the log.
-    gate: Mutex<Gate>,
+    line_limit: Arc<LineLimit>,
     state: Mutex<State>,
 }
 
@@ -92,6 +101,43 @@ struct State {
     is_deleted: bool,
 }
 
+impl State {
+    /// The state of a subscription that is taken up now.
+    fn new(
+        settings: Arc<domain::Subscription>,
+        version: u64,
+        gone: Option<Arc<Progress>>,
+        delivery: Delivery,
+        now: Now,
+    ) -> Self {
+        let saved = Cursor::of(delivery.progress(), now.wall);
+        let blocked = Blocked::resumed(&settings, delivery.progress(), now);
+        Self {
+            settings,
+            version,
+            delivery,
+            waiters: Waiters::default(),
+            consumers: 0,
+            fetch: Fetch::default(),
+            is_changed: false,
+            is_hungry: false,
+            is_held_back: false,
+            indexed: 0,
+            tick_at: None,
+            check_at: None,
+            saved,
+            dead_letters: Trouble::default(),
+            counts: Counts::default(),
+            oldest: None,
+            blocked,
+            gone,
+            paused_since: None,
+            seeks: 0,
+            is_deleted: false,
+        }
+    }
+}
+
 /// The saved cursor, as its owner may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -126,40 +172,26 @@ pub(crate) struct Definition {
 impl Subscription {
     pub(crate) fn new(
         definition: Definition,
-        topic: Arc<Topic>,
+        readers: Arc<Readers>,
         delivery: Delivery,
-        runtime: Arc<Runtime>,
+        (runtime, notes): (Arc<Runtime>, Arc<Notes>),
     ) -> Self {
         let Definition { id, settings, version, first, gone, used_at } = definition;
-        let saved = Cursor::of(delivery.progress(), runtime.clock.wall());
         let name = settings.name.clone();
-        let blocked = Blocked::resumed(&settings, delivery.progress(), runtime.now());
-        let state = State {
-            settings,
-            version,
-            delivery,
-            waiters: Waiters::default(),
-            consumers: 0,
-            fetch: Fetch::default(),
-            is_changed: false,
-            is_hungry: false,
-            is_held_back: false,
-            indexed: 0,
-            tick_at: None,
-            check_at: None,
-            saved,
-            dead_letters: Trouble::default(),
-            counts: Counts::default(),
-            oldest: None,
-            blocked,
-            gone,
-            paused_since: None,
-            seeks: 0,
-            is_deleted: false,
-        };
-        let used_at = AtomicU64::new(used_at.0);
-        let (pushed, gate, state) = (OnceLock::new(), Mutex::default(), Mutex::new(state));
-        Self { id, name, topic, first, runtime, used_at, pushed, gate, state }
+        let state = State::new(settings, version, gone, delivery, runtime.now());
+        Self {
+            id,
+            line_limit: Arc::new(LineLimit::new(name.clone())),
+            name,
+            topic: Arc::clone(readers.topic()),
+            readers,
+            first,
+            runtime,
+            notes,
+            used_at: AtomicU64::new(used_at.0),
+            pushed: OnceLock::new(),
+            state: Mutex::new(state),
+        }
     }
 
     /// Which life of the name this is.
@@ -175,6 +207,11 @@ impl Subscription {
     /// The topic it reads, living or deleted.
     pub fn topic(&self) -> &Arc<Topic> {
         &self.topic
+    }
+
+    /// Its topic with all who read it.
+    pub(crate) fn readers(&self) -> &Arc<Readers> {
+        &self.readers
     }
 
     /// The settings as last stored.

@@ -8,11 +8,11 @@ use parking_lot::RwLock;
 use storage::Listener;
 
 use crate::runtime::Runtime;
-use crate::topic::Topic;
+use crate::subscription::Readers;
 
 /// All topics by id, deleted ones with subscriptions included; wakes who waits on them.
 pub(crate) struct Tail {
-    topics: RwLock<HashMap<TopicId, Arc<Topic>>>,
+    topics: RwLock<HashMap<TopicId, Arc<Readers>>>,
     runtime: Arc<Runtime>,
 }
 
@@ -21,31 +21,28 @@ impl Tail {
         Self { topics: RwLock::default(), runtime }
     }
 
-    pub(crate) fn add(&self, topic: Arc<Topic>) {
-        self.topics.write().insert(topic.id(), topic);
+    pub(crate) fn add(&self, readers: Arc<Readers>) {
+        self.topics.write().insert(readers.topic().id(), readers);
     }
 
     pub(crate) fn remove(&self, topic: TopicId) {
         self.topics.write().remove(&topic);
     }
 
-    pub(crate) fn get(&self, topic: TopicId) -> Option<Arc<Topic>> {
+    pub(crate) fn get(&self, topic: TopicId) -> Option<Arc<Readers>> {
         self.topics.read().get(&topic).cloned()
     }
 
-    /// Every topic, in order of creation.
-    pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
+    /// Every topic with its readers, in order of creation.
+    pub(crate) fn all(&self) -> Vec<Arc<Readers>> {
         let mut topics: Vec<_> = self.topics.read().values().cloned().collect();
-        topics.sort_unstable_by_key(|topic| topic.id());
+        topics.sort_unstable_by_key(|readers| readers.topic().id());
         topics
     }
 
     /// Wakes everybody who waits for anything.
     pub(crate) fn wake_all(&self) {
-        for topic in self.all() {
-            topic.watchers.notify_waiters();
-            topic.subscriptions().iter().for_each(|subscription| subscription.wake_all());
-        }
+        self.all().iter().for_each(|readers| readers.wake_all());
     }
 }
 
@@ -53,8 +50,8 @@ impl Listener for Tail {
     fn visible(&self, ends: &[(TopicId, Offset)]) {
         let topics = self.topics.read();
         for (topic, _) in ends {
-            if let Some(topic) = topics.get(topic) {
-                topic.on_visible();
+            if let Some(readers) = topics.get(topic) {
+                readers.on_visible();
             }
         }
     }

@@ -9,43 +9,47 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::subscription::Subscription;
 
 /// When which subscription wants to be ticked. A subscription has at most one entry that counts;
 /// one that was overtaken by an earlier entry comes up, finds nothing due, and is gone.
-#[derive(Default)]
-pub(crate) struct Timers {
-    entries: Mutex<BinaryHeap<Reverse<Entry>>>,
+pub(crate) struct Timers<T> {
+    entries: Mutex<BinaryHeap<Reverse<Entry<T>>>>,
     earlier: Notify,
 }
 
-struct Entry {
+struct Entry<T> {
     at: Moment,
-    subscription: Weak<Subscription>,
+    subscription: Weak<T>,
 }
 
-impl PartialEq for Entry {
+impl<T> PartialEq for Entry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at
     }
 }
 
-impl Eq for Entry {}
+impl<T> Eq for Entry<T> {}
 
-impl PartialOrd for Entry {
+impl<T> PartialOrd for Entry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.at.cmp(&other.at)
     }
 }
 
-impl Timers {
-    pub(crate) fn add(&self, at: Moment, subscription: Weak<Subscription>) {
+impl<T> Default for Timers<T> {
+    fn default() -> Self {
+        Self { entries: Mutex::default(), earlier: Notify::new() }
+    }
+}
+
+impl<T> Timers<T> {
+    pub(crate) fn add(&self, at: Moment, subscription: Weak<T>) {
         let mut entries = self.entries.lock();
         let is_first = entries.peek().is_none_or(|Reverse(first)| at < first.at);
         entries.push(Reverse(Entry { at, subscription }));
@@ -54,8 +58,8 @@ impl Timers {
         }
     }
 
-    /// Ticks subscriptions when their time comes, for ever.
-    pub(crate) async fn run(&self, clock: Arc<dyn Clock>) {
+    /// Calls `tick` with each subscription when its time comes, for ever.
+    pub(crate) async fn run(&self, clock: &dyn Clock, tick: impl Fn(&Arc<T>)) {
         loop {
             let earlier = self.earlier.notified();
             let first = self.entries.lock().peek().map(|Reverse(entry)| entry.at);
@@ -64,22 +68,22 @@ impl Timers {
                 Some(at) => {
                     tokio::select! {
                         () = earlier => {}
-                        () = clock.sleep_until(at) => self.tick(clock.now()),
+                        () = clock.sleep_until(at) => self.tick_due(clock.now(), &tick),
                     }
                 }
             }
         }
     }
 
-    fn tick(&self, now: Moment) {
+    fn tick_due(&self, now: Moment, tick: &impl Fn(&Arc<T>)) {
         while let Some(subscription) = self.pop_due(now) {
             if let Some(subscription) = subscription.upgrade() {
-                subscription.tick();
+                tick(&subscription);
             }
         }
     }
 
-    fn pop_due(&self, now: Moment) -> Option<Weak<Subscription>> {
+    fn pop_due(&self, now: Moment) -> Option<Weak<T>> {
         let mut entries = self.entries.lock();
         if entries.peek()?.0.at > now {
             return None;

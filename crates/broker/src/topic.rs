@@ -1,5 +1,7 @@
 //! A topic at run time: who publishes to it next, and who waits for it.
 
+mod hold;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,13 +14,13 @@ use parking_lot::Mutex;
 use storage::{Append, Claim, Commit, NewRecord, Receipt, Urgency};
 use tokio::sync::Notify;
 
-use crate::desk::Desk;
+pub(crate) use hold::Hold;
+
 use crate::error::{Error, Resource, Result};
 use crate::figures::TopicFigures;
+use crate::handled_letters::HandledLetters;
 use crate::runtime::Runtime;
 use crate::schema::{Check, TopicSchema};
-use crate::snapshot::Snapshot;
-use crate::subscription::Subscription;
 
 /// One life of a topic.
 pub struct Topic {
@@ -34,22 +36,19 @@ pub struct Topic {
     /// Whether `check` holds anything, so that a publish without a schema takes no lock.
     has_check: AtomicBool,
     end: Mutex<End>,
-    subscriptions: Mutex<Vec<Arc<Subscription>>>,
-    snapshots: Mutex<Vec<Arc<Snapshot>>>,
+    /// What snapshots keep, in order of their creation.
+    holds: Mutex<Vec<Arc<Hold>>>,
     /// The publish time of the oldest message that a snapshot keeps; the greatest if there is
     /// none.
-    snapshots_since: AtomicU64,
+    held_since: AtomicU64,
     /// Whether a dead letter policy names it.
     is_dead_letter: AtomicBool,
     /// How long every message is kept, in microseconds; zero = not for the topic's own sake.
     /// Beside the settings, so that whoever leases takes no lock for it.
     kept_us: AtomicU64,
-    hungry: Mutex<Vec<Arc<Subscription>>>,
-    /// Whether `hungry` holds anybody, so that a publish nobody waits for takes no lock.
-    is_hungry: AtomicBool,
     /// Told whenever records become visible, for those who only look.
     pub(crate) watchers: Notify,
-    desk: Arc<Desk>,
+    letters: Arc<HandledLetters>,
 }
 
 /// A topic's settings as the catalogue has them.
@@ -99,15 +98,12 @@ impl Topic {
                 messages: 0,
                 bytes: 0,
             }),
-            subscriptions: Mutex::default(),
-            snapshots: Mutex::default(),
-            snapshots_since: AtomicU64::new(u64::MAX),
+            holds: Mutex::default(),
+            held_since: AtomicU64::new(u64::MAX),
             is_dead_letter: AtomicBool::new(false),
             kept_us: AtomicU64::new(0),
-            hungry: Mutex::default(),
-            is_hungry: AtomicBool::new(false),
             watchers: Notify::new(),
-            desk: Arc::default(),
+            letters: Arc::default(),
         };
         topic.note_retention();
         topic
@@ -132,9 +128,9 @@ impl Topic {
         self.first
     }
 
-    /// Where its records are looked at as dead letters.
-    pub(crate) fn desk(&self) -> &Arc<Desk> {
-        &self.desk
+    /// What was done with its records as dead letters.
+    pub(crate) fn letters(&self) -> &Arc<HandledLetters> {
+        &self.letters
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -205,8 +201,7 @@ impl Topic {
         self.is_dead_letter.store(is_dead_letter, Ordering::SeqCst);
         self.note_retention();
         if is_dead_letter {
-            self.desk.note_letters();
-            self.runtime.letters.notify_one();
+            self.note_letters();
         }
     }
 
@@ -272,7 +267,7 @@ impl Topic {
     pub(crate) fn leasable_since(&self, now: Timestamp, own: Duration) -> Timestamp {
         let own_since = now.minus(own);
         let since = self.keeps_since(now).map_or(own_since, |since| since.min(own_since));
-        since.min(Timestamp(self.snapshots_since.load(Ordering::SeqCst)))
+        since.min(Timestamp(self.held_since.load(Ordering::SeqCst)))
     }
 }
 
@@ -314,7 +309,7 @@ impl Topic {
         if self.has_check.load(Ordering::SeqCst)
             && let Some(check) = self.check()
         {
-            messages = check.pass(&self.runtime, &self.name, messages).await?;
+            messages = check.pass(&self.runtime.compiling, &self.name, messages).await?;
         }
         let count = messages.len() as u64;
         let (first, receipt) = self.queue(messages, Vec::new())?;
@@ -383,83 +378,48 @@ impl Topic {
     }
 }
 
-/// Who reads it.
+/// What snapshots keep of it.
 impl Topic {
-    pub(crate) fn attach(&self, subscription: Arc<Subscription>) {
-        self.subscriptions.lock().push(subscription);
-    }
-
-    pub(crate) fn detach(&self, subscription: &Subscription) {
-        self.subscriptions.lock().retain(|other| other.id() != subscription.id());
-        self.hungry.lock().retain(|other| other.id() != subscription.id());
-    }
-
-    /// The subscriptions on it, in order of creation. Detached ones are on it no more.
-    pub fn subscriptions(&self) -> Vec<Arc<Subscription>> {
-        self.subscriptions.lock().clone()
-    }
-
-    /// From now on what `snapshot` leaves unacked is kept. Once more when it has learnt how far
-    /// back that reaches.
-    pub(crate) fn add_snapshot(&self, snapshot: &Arc<Snapshot>) {
-        let mut snapshots = self.snapshots.lock();
-        if !snapshots.iter().any(|other| Arc::ptr_eq(other, snapshot)) {
-            snapshots.push(Arc::clone(snapshot));
+    /// From now on what `hold` leaves unacked is kept. Once more when it has learnt how far back
+    /// that reaches.
+    pub(crate) fn add_hold(&self, hold: &Arc<Hold>) {
+        let mut holds = self.holds.lock();
+        if !holds.iter().any(|other| Arc::ptr_eq(other, hold)) {
+            holds.push(Arc::clone(hold));
         }
-        self.note_snapshots(&snapshots);
+        self.note_holds(&holds);
     }
 
-    pub(crate) fn remove_snapshot(&self, snapshot: &Arc<Snapshot>) {
-        let mut snapshots = self.snapshots.lock();
-        snapshots.retain(|other| !Arc::ptr_eq(other, snapshot));
-        self.note_snapshots(&snapshots);
+    pub(crate) fn remove_hold(&self, hold: &Arc<Hold>) {
+        let mut holds = self.holds.lock();
+        holds.retain(|other| !Arc::ptr_eq(other, hold));
+        self.note_holds(&holds);
     }
 
-    fn note_snapshots(&self, snapshots: &[Arc<Snapshot>]) {
-        let since = snapshots.iter().map(|snapshot| snapshot.keeps_since().0).min();
-        self.snapshots_since.store(since.unwrap_or(u64::MAX), Ordering::SeqCst);
+    fn note_holds(&self, holds: &[Arc<Hold>]) {
+        let since = holds.iter().map(|hold| hold.since().0).min();
+        self.held_since.store(since.unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// The snapshots of its subscriptions, in order of creation.
-    pub(crate) fn snapshots(&self) -> Vec<Arc<Snapshot>> {
-        self.snapshots.lock().clone()
-    }
-
-    /// Whether nobody can publish to it or read it any more.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.is_deleted()
-            && self.subscriptions.lock().is_empty()
-            && self.snapshots.lock().is_empty()
+    /// What snapshots of its subscriptions keep, in order of their creation.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.holds.lock().clone()
     }
 }
 
-/// Who waits for records.
+/// Who looks at it.
 impl Topic {
-    /// Asks for `subscription` to be woken by the next record. The caller looks at the log once
-    /// more afterwards: a record may have become visible in between.
-    pub(crate) fn add_hungry(&self, subscription: &Arc<Subscription>) {
-        let mut hungry = self.hungry.lock();
-        hungry.push(Arc::clone(subscription));
-        self.is_hungry.store(true, Ordering::SeqCst);
-    }
-
-    /// Records became visible: wakes who waits for them, and nobody else.
+    /// Records became visible: tells those who only look.
     pub(crate) fn on_visible(&self) {
         self.watchers.notify_waiters();
         if self.is_dead_letter() {
-            self.desk.note_letters();
-            self.runtime.letters.notify_one();
+            self.note_letters();
         }
-        if !self.is_hungry.load(Ordering::SeqCst) {
-            return;
-        }
-        let woken = {
-            let mut hungry = self.hungry.lock();
-            self.is_hungry.store(false, Ordering::SeqCst);
-            std::mem::take(&mut *hungry)
-        };
-        for subscription in woken {
-            subscription.on_visible();
-        }
+    }
+
+    /// There may be new dead letters.
+    fn note_letters(&self) {
+        self.letters.note_letters();
+        self.runtime.new_letters.notify_one();
     }
 }

@@ -3,6 +3,7 @@
 mod citations;
 mod dependencies;
 mod documents;
+mod layers;
 mod leftovers;
 mod source;
 mod words;
@@ -34,6 +35,7 @@ pub(crate) fn run() -> Result<()> {
     leftovers::check(&files, &mut faults);
     documents::check(&files, &mut faults);
     citations::check(&files, &mut faults);
+    layers::check(&files, &mut faults);
     dependencies::check(&files, &mut faults)?;
     for fault in &faults {
         println!("{fault}");

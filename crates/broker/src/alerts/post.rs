@@ -13,10 +13,11 @@ use domain::{Filter, Message, RetryPolicy, SubscriptionName, Timestamp, Topic, T
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{AlertOptions, AlertView};
-use crate::broker::Broker;
+use super::{AlertView, Alerts};
 use crate::error::{Error, Resource, Result};
+use crate::options::AlertOptions;
 use crate::rfc3339;
+use crate::schema::SchemaChange;
 
 /// Where alerts are published.
 const TOPIC: &str = "projects/_postrider/topics/alerts";
@@ -105,67 +106,76 @@ pub(super) fn message(
     Message { data: data.to_string().into(), attributes, ordering_key: String::new() }
 }
 
-/// Publishes what is told, for ever. What cannot be published is tried again a while later.
-pub(crate) async fn send(broker: Arc<Broker>, options: AlertOptions) {
-    let outbox = &broker.alerts.outbox;
-    let clock = &broker.runtime.clock;
-    loop {
-        let messages = outbox.take().await;
-        if let Err(error) = publish(&broker, messages.clone(), &options).await {
-            tracing::warn!(%error, "alerts could not be published, and will be tried again");
-            outbox.put_back(messages);
-            clock.sleep_until(clock.now().plus(options.interval)).await;
+impl Alerts {
+    /// Publishes what is told, for ever. What cannot be published is tried again a while later.
+    pub(crate) async fn send(self: Arc<Self>, options: AlertOptions) {
+        let outbox = &self.known.outbox;
+        let clock = &self.runtime.clock;
+        loop {
+            let messages = outbox.take().await;
+            if let Err(error) = self.publish(messages.clone(), &options).await {
+                tracing::warn!(%error, "alerts could not be published, and will be tried again");
+                outbox.put_back(messages);
+                clock.sleep_until(clock.now().plus(options.interval)).await;
+            }
         }
     }
-}
 
-async fn publish(broker: &Broker, messages: Vec<Message>, options: &AlertOptions) -> Result<()> {
-    let topic = TopicName::parse("alerts.topic", TOPIC)?;
-    match broker.publish(&topic, messages.clone()).await {
-        Err(Error::NotFound(Resource::Topic, _)) => {
-            prepare(broker, options).await?;
-            broker.publish(&topic, messages).await.map(drop)
+    async fn publish(&self, messages: Vec<Message>, options: &AlertOptions) -> Result<()> {
+        let name = TopicName::parse("alerts.topic", TOPIC)?;
+        match self.append(&name, messages.clone()).await {
+            Err(Error::NotFound(Resource::Topic, _)) => {
+                self.prepare(options).await?;
+                self.append(&name, messages).await
+            }
+            published => published,
         }
-        published => published.map(drop),
     }
-}
 
-/// Makes the topic where it is missing, and the subscription that pushes as the settings ask.
-pub(crate) async fn prepare(broker: &Broker, options: &AlertOptions) -> Result<()> {
-    let name = TopicName::parse("alerts.topic", TOPIC)?;
-    if broker.topic(&name).is_err() {
-        let settings = Topic { message_retention: Some(RETENTION), ..Topic::new(name.clone()) };
-        broker.create_topic(settings).await?;
+    async fn append(&self, topic: &TopicName, messages: Vec<Message>) -> Result<()> {
+        self.runtime.check_serving()?;
+        self.registry.topic(topic)?.publish(messages).await.map(drop)
     }
-    let subscription = SubscriptionName::parse("alerts.webhook", WEBHOOK)?;
-    let current = broker.subscription(&subscription).ok().map(|current| current.settings());
-    let wanted = match &options.endpoint {
-        Some(endpoint) => Some(webhook(&subscription, name, endpoint)?),
-        None => None,
-    };
-    match (current, wanted) {
-        (None, None) => Ok(()),
-        (None, Some(wanted)) => broker.create_subscription(wanted).await.map(drop),
-        (Some(_), None) => broker.delete_subscription(&subscription).await,
-        (Some(current), Some(wanted)) if *current == wanted => Ok(()),
-        (Some(current), Some(wanted)) => change(broker, &current, wanted).await,
-    }
-}
 
-/// What waits for an endpoint that was moved goes to where it is now.
-async fn change(
-    broker: &Broker,
-    current: &domain::Subscription,
-    wanted: domain::Subscription,
-) -> Result<()> {
-    let name = &wanted.name;
-    let moved = domain::Subscription { push: wanted.push.clone(), ..current.clone() };
-    if moved != wanted {
-        broker.delete_subscription(name).await?;
-        return broker.create_subscription(wanted).await.map(drop);
+    /// Makes the topic where it is missing, and the subscription that pushes as the settings ask.
+    pub(crate) async fn prepare(&self, options: &AlertOptions) -> Result<()> {
+        let name = TopicName::parse("alerts.topic", TOPIC)?;
+        if self.registry.topic(&name).is_err() {
+            let settings = Topic { message_retention: Some(RETENTION), ..Topic::new(name.clone()) };
+            self.admin.create_topic(settings, SchemaChange::Leave).await?;
+        }
+        let subscription = SubscriptionName::parse("alerts.webhook", WEBHOOK)?;
+        let current = self.registry.subscription(&subscription);
+        let current = current.ok().map(|current| current.settings());
+        let wanted = match &options.endpoint {
+            Some(endpoint) => Some(webhook(&subscription, name, endpoint)?),
+            None => None,
+        };
+        match (current, wanted) {
+            (None, None) => Ok(()),
+            (None, Some(wanted)) => self.admin.create_subscription(wanted).await.map(drop),
+            (Some(_), None) => self.admin.delete_subscription(&subscription).await,
+            (Some(current), Some(wanted)) if *current == wanted => Ok(()),
+            (Some(current), Some(wanted)) => self.change(&current, wanted).await,
+        }
     }
-    let push = PushChange { whole: Some(wanted.push.clone()), ..PushChange::default() };
-    broker.update_subscription(name, Change { push, ..Change::default() }).await.map(drop)
+
+    /// What waits for an endpoint that was moved goes to where it is now.
+    async fn change(
+        &self,
+        current: &domain::Subscription,
+        wanted: domain::Subscription,
+    ) -> Result<()> {
+        let name = &wanted.name;
+        let moved = domain::Subscription { push: wanted.push.clone(), ..current.clone() };
+        if moved != wanted {
+            self.admin.delete_subscription(name).await?;
+            return self.admin.create_subscription(wanted).await.map(drop);
+        }
+        let push = PushChange { whole: Some(wanted.push.clone()), ..PushChange::default() };
+        let change = Change { push, ..Change::default() };
+        self.admin.update_subscription(name, change).await.map(drop)
+    }
 }
 
 fn webhook(

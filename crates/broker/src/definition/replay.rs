@@ -6,7 +6,7 @@ use domain::{Filter, Offset, SubscriptionName, Timestamp, TopicId, TopicName};
 use serde::{Deserialize, Serialize};
 
 use super::Unreadable;
-use crate::desk::{Account, Order, ReplayState};
+use crate::replay::{Account, Order, ReplayState};
 
 #[derive(Serialize, Deserialize)]
 struct Form {

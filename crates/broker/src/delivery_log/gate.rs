@@ -1,12 +1,33 @@
 //! How many lines one subscription may have in a second.
 
-use domain::Moment;
+use domain::{Moment, SubscriptionName};
+use parking_lot::{Mutex, MutexGuard};
 
 const SECOND_US: u64 = 1_000_000;
 
+/// A subscription, and how many lines it may have.
+pub(crate) struct LineLimit {
+    subscription: SubscriptionName,
+    gate: Mutex<Gate>,
+}
+
+impl LineLimit {
+    pub(crate) fn new(subscription: SubscriptionName) -> Self {
+        Self { subscription, gate: Mutex::default() }
+    }
+
+    pub(super) fn subscription(&self) -> &SubscriptionName {
+        &self.subscription
+    }
+
+    pub(super) fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock()
+    }
+}
+
 /// Lets so many through in each second, and counts the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(super) struct Gate {
     /// The second that is counted.
     second: u64,
     passed: u32,

@@ -22,7 +22,8 @@ pub(super) struct Follower {
     /// The first offset that is not matched yet. Moved under the lock of the index, so that a
     /// registration knows exactly from where on it counts.
     at: AtomicU64,
-    /// Nobody has registered anything: nothing is read. Changes under the lock of the book.
+    /// Nobody has registered anything: nothing is read. Changes under the lock of the
+    /// registrations.
     resting: AtomicBool,
     /// The topic is no longer followed: ends at the end of its log.
     leaving: AtomicBool,
@@ -49,10 +50,10 @@ impl Follower {
         self.at.store(offset.0, Ordering::SeqCst);
     }
 
-    /// Ends the rest, at the end of the log. Under the lock of the book.
+    /// Ends the rest, at the end of the log. Under the lock of the registrations.
     pub(super) fn rouse(&self, live: &Live) {
         if self.resting.swap(false, Ordering::SeqCst) {
-            self.move_to(live.runtime.log.end(self.topic.id()));
+            self.move_to(live.access.log.end(self.topic.id()));
             self.wake.notify_one();
         }
     }
@@ -68,8 +69,8 @@ impl Follower {
 
     /// Whether there is nobody to match for.
     fn rests(&self, live: &Live) -> bool {
-        let book = live.book.lock();
-        let rests = book.registry.counts().total == 0;
+        let registrations = live.registrations.lock();
+        let rests = registrations.registry.counts().total == 0;
         self.resting.store(rests, Ordering::SeqCst);
         rests
     }
@@ -78,7 +79,7 @@ impl Follower {
 /// Runs until the topic is no longer followed or the server stops.
 pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
     let mut matcher = Matcher::default();
-    while live.runtime.check_serving().is_ok() {
+    while live.access.check_serving().is_ok() {
         if follower.rests(&live) {
             if follower.is_leaving() {
                 return;
@@ -100,7 +101,7 @@ pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
                 let topic = follower.topic.name();
                 tracing::error!(%error, %topic, "cannot read messages for live subscriptions");
                 live.lose(Lost::NotRetained);
-                follower.move_to(live.runtime.log.end(follower.topic.id()));
+                follower.move_to(live.access.log.end(follower.topic.id()));
                 tokio::select! {
                     () = visible => {}
                     () = follower.wake.notified() => {}
@@ -118,7 +119,7 @@ async fn step(
     matcher: &mut Matcher,
 ) -> Result<bool, storage::Error> {
     let topic = &follower.topic;
-    let batch = read_some(&*live.runtime.log, topic.id(), follower.at(), LIMIT).await?;
+    let batch = read_some(&*live.access.log, topic.id(), follower.at(), LIMIT).await?;
     if batch.covered.is_empty() {
         return Ok(false);
     }

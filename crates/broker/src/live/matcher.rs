@@ -133,14 +133,19 @@ impl Matcher {
         if unreadable {
             live.figures.note_unreadable();
         }
+        self.keep_found(is_gone, tells_before);
+        Ok(())
+    }
+
+    /// Keeps what was found, with how it changes where it is known what was found before.
+    fn keep_found(&mut self, is_gone: bool, tells_before: bool) {
         if is_gone && tells_before {
-            now.clear();
+            self.now.clear();
         }
-        self.found.extend(now.iter().map(|handle| (*handle, None)));
+        self.found.extend(self.now.iter().map(|handle| (*handle, None)));
         if tells_before {
             self.compare();
         }
-        Ok(())
     }
 
     /// Says of each subscription how the message changes what it shows.
@@ -160,9 +165,9 @@ impl Matcher {
     fn look_up(&mut self, live: &Live, whom: &For<'_>) {
         let Self { found, places, told, .. } = self;
         for some in found.chunks(LOOKED_UP) {
-            let book = live.book.lock();
+            let registrations = live.registrations.lock();
             for (handle, change) in some {
-                let owned = book.registry.resolve(Handle(*handle));
+                let owned = registrations.registry.resolve(Handle(*handle));
                 let Some(owned) = owned.filter(|owned| whom.include(owned)) else { continue };
                 let gateway = owned.gateway as usize;
                 if places.len() <= gateway {
@@ -170,7 +175,7 @@ impl Matcher {
                 }
                 let Some(place) = places.get_mut(gateway) else { continue };
                 if *place == 0 {
-                    let Some(session) = book.session(owned.name) else { continue };
+                    let Some(session) = registrations.session(owned.name) else { continue };
                     told.push(Told::new(owned.gateway, session));
                     *place = u32::try_from(told.len()).unwrap_or(0);
                 }

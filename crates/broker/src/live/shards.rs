@@ -15,11 +15,11 @@ const SUMMARIES_MAX: usize = 1_024;
 pub(super) struct Shards {
     shards: Vec<RwLock<Index>>,
     /// What was asked for lately; of use until its version is another one.
-    summaries: Mutex<HashMap<Place, Arc<Summary>>>,
+    summaries: Mutex<HashMap<Collection, Arc<Summary>>>,
 }
 
 /// A tenant and a collection.
-type Place = (Box<str>, Box<str>);
+type Collection = (Box<str>, Box<str>);
 
 impl Default for Shards {
     fn default() -> Self {

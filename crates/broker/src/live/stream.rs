@@ -45,31 +45,31 @@ pub struct LiveStream {
 
 /// What becomes of a stream of the same gateway that is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum IfOpen {
     /// It ends, and the new one takes its place.
-    Takes,
+    Replace,
     /// It goes on, and the new one is refused.
-    IfFree,
+    Refuse,
 }
 
 impl Live {
     /// Opens a gateway's stream. It takes the place of one that is open.
     pub fn open(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
-        self.open_as(gateway, start, Place::Takes)
+        self.open_as(gateway, start, IfOpen::Replace)
     }
 
     /// Opens a gateway's stream unless one is open.
     pub fn open_if_free(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
-        self.open_as(gateway, start, Place::IfFree)
+        self.open_as(gateway, start, IfOpen::Refuse)
     }
 
     fn open_as(
         self: &Arc<Self>,
         gateway: &str,
         start: &LiveStart,
-        place: Place,
+        if_open: IfOpen,
     ) -> Result<LiveStream> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         domain::live::gateway_id(gateway)?;
         let back = match start {
             LiveStart::Offset(topic, offset) => {
@@ -77,7 +77,7 @@ impl Live {
             }
             LiveStart::Last | LiveStart::Sequence(_) => None,
         };
-        let (session, is_unknown) = self.attach(gateway, place)?;
+        let (session, is_unknown) = self.attach(gateway, if_open)?;
         let resume = match start {
             LiveStart::Sequence(sequence) => Resume::After(*sequence),
             LiveStart::Last | LiveStart::Offset(..) => Resume::Last,
@@ -93,26 +93,26 @@ impl Live {
             first.push(LiveEvent::Resync(lost));
         }
         self.figures.streams.fetch_add(1, Ordering::Relaxed);
-        let beat_at = self.runtime.clock.now().plus(self.options().heartbeat);
+        let beat_at = self.access.clock.now().plus(self.options().heartbeat);
         let (live, matcher) = (Arc::clone(self), Matcher::default());
         Ok(LiveStream { live, session, number, at, first, beat_at, matcher })
     }
 
     /// Notes that a stream is open: the gateway's session, and whether it has no subscriptions.
-    fn attach(&self, gateway: &str, place: Place) -> Result<(Arc<Session>, bool)> {
-        let mut book = self.book.lock();
-        if place == Place::IfFree && book.registry.has_stream(gateway) {
+    fn attach(&self, gateway: &str, if_open: IfOpen) -> Result<(Arc<Session>, bool)> {
+        let mut registrations = self.registrations.lock();
+        if if_open == IfOpen::Refuse && registrations.registry.has_stream(gateway) {
             let problem = format!(
                 "gateway {gateway} has a stream open, and a web page does not take its place"
             );
             return Err(Error::FailedPrecondition(problem));
         }
-        let now = self.runtime.now();
-        let ended = book.registry.open_stream(now, gateway);
-        self.note_ended(&mut book, &ended);
+        let now = self.access.now();
+        let ended = registrations.registry.open_stream(now, gateway);
+        self.note_ended(&mut registrations, &ended);
         ended.iter().for_each(|ended| self.shards.remove(ended));
-        let is_unknown = book.registry.of_one_gateway(gateway) == 0;
-        let session = book.session_or(gateway, |name| self.new_session(name));
+        let is_unknown = registrations.registry.of_one_gateway(gateway) == 0;
+        let session = registrations.session_or(gateway, |name| self.new_session(name));
         // It has a stream, so that the registry knows it.
         Ok((session.ok_or(Error::Closing)?, is_unknown))
     }
@@ -144,21 +144,21 @@ impl LiveStream {
     /// its place, or the server stops.
     pub async fn next(&mut self) -> Option<Vec<Arc<LiveFrame>>> {
         loop {
-            self.live.runtime.check_serving().ok()?;
+            self.live.access.check_serving().ok()?;
             if !self.first.is_empty() {
                 let events = std::mem::take(&mut self.first);
                 return Some(events.into_iter().map(|event| self.aside(event)).collect());
             }
             let frames = self.session.take(self.number, &mut self.at)?;
             if !frames.is_empty() {
-                self.beat_at = self.live.runtime.clock.now().plus(self.live.options().heartbeat);
+                self.beat_at = self.live.access.clock.now().plus(self.live.options().heartbeat);
                 return Some(frames);
             }
             if let Some((topic, at)) = self.session.behind() {
                 self.go_on(topic, at).await;
                 continue;
             }
-            let clock = &self.live.runtime.clock;
+            let clock = &self.live.access.clock;
             if clock.now() >= self.beat_at {
                 self.beat_at = clock.now().plus(self.live.options().heartbeat);
                 return Some(vec![self.aside(LiveEvent::Heartbeat)]);
@@ -183,13 +183,13 @@ impl LiveStream {
             self.session.brought(topic, at, || at);
             return;
         };
-        let read = read_some(&*self.live.runtime.log, topic, at, LIMIT).await;
+        let read = read_some(&*self.live.access.log, topic, at, LIMIT).await;
         let Batch { covered, records, .. } = match read {
             Ok(batch) => batch,
             Err(error) => {
                 tracing::error!(%error, "cannot read messages for a gateway that went back");
                 self.lose();
-                let end = self.live.runtime.log.end(topic);
+                let end = self.live.access.log.end(topic);
                 self.session.brought(topic, end, || end);
                 return;
             }
@@ -221,8 +221,8 @@ impl LiveStream {
 impl Drop for LiveStream {
     fn drop(&mut self) {
         self.live.figures.streams.fetch_sub(1, Ordering::Relaxed);
-        let mut book = self.live.book.lock();
-        book.registry.close_stream(self.live.runtime.now(), &self.session.gateway);
-        book.forget_if_gone(&self.session.gateway);
+        let mut registrations = self.live.registrations.lock();
+        registrations.registry.close_stream(self.live.access.now(), &self.session.gateway);
+        registrations.forget_if_gone(&self.session.gateway);
     }
 }

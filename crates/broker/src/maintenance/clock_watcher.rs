@@ -5,28 +5,11 @@ use std::time::Duration;
 
 use domain::clock::{ClockChange, ClockView};
 
-use crate::broker::Broker;
+use crate::registry::Registry;
+use crate::runtime::Runtime;
 
 /// This often both clocks are compared. Whoever deletes by time notices a jump by himself.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-
-/// Runs for ever.
-pub(crate) async fn run(broker: Arc<Broker>) {
-    let runtime = &broker.runtime;
-    loop {
-        let change = runtime.guard.look(&*runtime.clock);
-        if matches!(change, Some(ClockChange::PutRight | ClockChange::Steady)) {
-            go_on(&broker);
-        }
-        runtime.clock.sleep_until(runtime.clock.now().plus(LOOK_EVERY)).await;
-    }
-}
-
-/// Has everything looked at that waited for time to go on, and the mark saved.
-fn go_on(broker: &Broker) {
-    broker.runtime.expiries.wake.notify_one();
-    broker.runtime.changed.wake.notify_one();
-}
 
 /// How the clock stands, and what happens if it is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +22,47 @@ pub struct ClockStatus {
     pub expiring_snapshots: usize,
 }
 
-impl Broker {
+/// Compares the clocks.
+pub(crate) struct ClockWatcher {
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+}
+
+impl ClockWatcher {
+    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>) -> Self {
+        Self { runtime, registry }
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let Runtime { guard, clock, .. } = &*self.runtime;
+        loop {
+            let change = guard.look(&**clock);
+            if matches!(change, Some(ClockChange::PutRight | ClockChange::Steady)) {
+                self.go_on();
+            }
+            clock.sleep_until(clock.now().plus(LOOK_EVERY)).await;
+        }
+    }
+
+    /// Has everything looked at that waited for time to go on, and the mark saved.
+    fn go_on(&self) {
+        self.runtime.expiries.wake.notify_one();
+        self.runtime.changed.wake.notify_one();
+    }
+
     /// How the wall clock stands, and whether retention and expiry are suspended for it.
-    pub fn clock(&self) -> ClockStatus {
+    pub(crate) fn status(&self) -> ClockStatus {
         let runtime = &self.runtime;
         let clock = runtime.guard.view(&*runtime.clock);
         let mut status = ClockStatus { clock, expiring_subscriptions: 0, expiring_snapshots: 0 };
         if clock.suspended.is_some() {
             let is_over = |at| at <= clock.wall;
-            let subscriptions = self.all_subscriptions();
+            let subscriptions = self.registry.all_subscriptions();
             let expire = subscriptions.iter().filter_map(|one| one.expires_at(clock.wall));
             status.expiring_subscriptions = expire.filter(|&at| is_over(at)).count();
-            let snapshots = self.snapshots.read();
-            let expire = snapshots.values().map(|one| one.settings().expire_time);
+            let snapshots = self.registry.all_snapshots();
+            let expire = snapshots.iter().map(|one| one.settings().expire_time);
             status.expiring_snapshots = expire.filter(|&at| is_over(at)).count();
         }
         status
@@ -59,13 +70,13 @@ impl Broker {
 
     /// Takes the wall clock for right: retention and expiry go on by it. Does nothing if they are
     /// not suspended; how it stood before comes back.
-    pub fn confirm_clock(&self) -> ClockStatus {
-        let before = self.clock();
+    pub(crate) fn confirm(&self) -> ClockStatus {
+        let before = self.status();
         if self.runtime.guard.confirm(&*self.runtime.clock) {
             let ahead = before.clock.suspended.map_or(0, |jump| jump.ahead.as_secs());
             let details = format!("{ahead} s ahead of the time that has passed");
-            self.audit("confirm clock", "clock", Some(details));
-            go_on(self);
+            self.runtime.audit("confirm clock", "clock", Some(details));
+            self.go_on();
         }
         before
     }

@@ -1,7 +1,12 @@
 //! Chores that run beside the work, one file each.
 
-pub(crate) mod checkpointer;
-pub(crate) mod clock_watcher;
-pub(crate) mod expirer;
-pub(crate) mod keeper;
-pub(crate) mod upkeep;
+mod checkpointer;
+mod clock_watcher;
+mod copy;
+mod expirer;
+mod retention;
+
+pub(crate) use checkpointer::Checkpointer;
+pub use clock_watcher::ClockStatus;
+pub(crate) use clock_watcher::ClockWatcher;
+pub(crate) use expirer::Expirer;

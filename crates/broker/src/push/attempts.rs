@@ -13,13 +13,12 @@ use std::sync::atomic::AtomicUsize;
 use domain::delivery::Failure;
 use domain::push::Class;
 use domain::text::shortened;
-use domain::{Invalid, Offset, SubscriptionId, SubscriptionName, Timestamp};
+use domain::{Invalid, Offset, SubscriptionId, Timestamp};
 use parking_lot::Mutex;
 use storage::{Attempt, AttemptHistory, AttemptPage, AttemptQuery, NumberedAttempt, Unsettled};
 use tokio::sync::Notify;
 
 use self::unsaved::{Numbers, Shard};
-use crate::broker::Broker;
 use crate::error::Result;
 use crate::subscription::Subscription;
 
@@ -109,8 +108,33 @@ impl Attempts {
         self.wake.notify_one();
     }
 
+    /// The attempts to push messages of a subscription, the newest first: the last 1,000, and the
+    /// latest failure of each unsettled message.
+    pub(crate) async fn page(
+        &self,
+        subscription: &Arc<Subscription>,
+        query: AttemptQuery,
+    ) -> Result<AttemptPage> {
+        if let Some(class) = &query.class
+            && Class::parse(class).is_none()
+        {
+            let known: Vec<&str> = Class::ALL.iter().map(|class| class.as_str()).collect();
+            let problem = format!("{class:?} is not one of {}", known.join(", "));
+            return Err(Invalid::new("class", problem).into());
+        }
+        Ok(self.list(subscription, query).await?)
+    }
+
+    /// Saves the attempts that are not saved yet, of those who are `living`. Progress does not
+    /// depend on it.
+    pub(crate) async fn save_all(&self, living: BTreeMap<SubscriptionId, Arc<Subscription>>) {
+        if let Err(error) = self.flush(Living(living)).await {
+            tracing::warn!(%error, "could not save the history of attempts");
+        }
+    }
+
     /// Saves everything. What cannot be saved is kept for the next time, within the bounds.
-    pub(crate) async fn flush(&self, living: Living) -> Result<(), storage::Error> {
+    async fn flush(&self, living: Living) -> Result<(), storage::Error> {
         let _saving = self.saving.lock().await;
         let mut attempts = Vec::new();
         for shard in &self.unsaved {
@@ -220,44 +244,12 @@ fn shorten(attempt: &mut Attempt) {
 }
 
 /// The subscriptions there are, which know what is settled.
-pub(crate) struct Living(BTreeMap<SubscriptionId, Arc<Subscription>>);
+struct Living(BTreeMap<SubscriptionId, Arc<Subscription>>);
 
 impl Unsettled for Living {
     fn unsettled(&self, subscription: SubscriptionId, offsets: &[Offset]) -> Vec<Offset> {
         let found = self.0.get(&subscription);
         found.map(|subscription| subscription.unsettled(offsets)).unwrap_or_default()
-    }
-}
-
-impl Broker {
-    /// The attempts to push messages of a subscription, the newest first: the last 1,000, and the
-    /// latest failure of each unsettled message.
-    pub async fn attempts(
-        &self,
-        name: &SubscriptionName,
-        query: AttemptQuery,
-    ) -> Result<AttemptPage> {
-        let subscription = self.subscription(name)?;
-        if let Some(class) = &query.class
-            && Class::parse(class).is_none()
-        {
-            let known: Vec<&str> = Class::ALL.iter().map(|class| class.as_str()).collect();
-            let problem = format!("{class:?} is not one of {}", known.join(", "));
-            return Err(Invalid::new("class", problem).into());
-        }
-        Ok(self.runtime.attempts.list(&subscription, query).await?)
-    }
-
-    /// Saves the attempts that are not saved yet. Progress does not depend on it.
-    pub(crate) async fn flush_attempts(&self) {
-        if let Err(error) = self.runtime.attempts.flush(Living(self.living())).await {
-            tracing::warn!(%error, "could not save the history of attempts");
-        }
-    }
-
-    pub(crate) fn living(&self) -> BTreeMap<SubscriptionId, Arc<Subscription>> {
-        let all = self.all_subscriptions().into_iter();
-        all.map(|subscription| (subscription.id(), subscription)).collect()
     }
 }
 

@@ -22,7 +22,6 @@ pub(crate) mod exchange;
 mod flight;
 pub(crate) mod guard;
 pub(crate) mod memory;
-pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod plan;
 pub(crate) mod pusher;

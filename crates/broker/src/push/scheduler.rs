@@ -15,19 +15,20 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
+use super::attempts::Attempts;
 use super::budget::Budget;
 use super::drivers::Drivers;
 use super::endpoint::Endpoints;
 use super::envelope::Built;
 use super::guard::Guard;
 use super::memory::Memory;
-use super::options::PushOptions;
 use super::plan::is_pushed;
 use super::sender::{Sender, SenderOptions};
 use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
 use crate::figures::EndpointFigures;
-use crate::runtime::Runtime;
+use crate::options::PushOptions;
+use crate::runtime::LogAccess;
 use crate::spawn;
 use crate::subscription::Subscription;
 
@@ -43,7 +44,8 @@ const DRIVERS_MAX: usize = 4;
 
 /// What all pushers share.
 pub(crate) struct Shared {
-    pub(super) runtime: Arc<Runtime>,
+    pub(super) runtime: LogAccess,
+    pub(super) attempts: Arc<Attempts>,
     pub(super) options: PushOptions,
     pub(super) version: &'static str,
     pub(super) sender: Arc<Sender>,
@@ -100,8 +102,11 @@ struct Running {
 
 impl Scheduler {
     /// Pushes nothing yet.
-    pub(crate) fn start(runtime: &Arc<Runtime>) -> Result<Self> {
-        let options = runtime.options.push.clone();
+    pub(crate) fn start(
+        runtime: LogAccess,
+        options: PushOptions,
+        attempts: Arc<Attempts>,
+    ) -> Result<Self> {
         let sender = SenderOptions {
             connect_timeout: options.connect_timeout,
             connects_max: options.connects_max,
@@ -121,7 +126,8 @@ impl Scheduler {
         let budget = Budget::new(options.in_flight_max);
         let workers = (0..options.workers.max(1)).map(|_| Worker::start()).collect();
         let shared = Shared {
-            runtime: Arc::clone(runtime),
+            runtime,
+            attempts,
             version: env!("CARGO_PKG_VERSION"),
             sender: Arc::new(sender),
             endpoints: Arc::new(Endpoints::new(budget)),

@@ -6,11 +6,10 @@ use domain::{Invalid, Message, SchemaName, TopicName, message};
 use parking_lot::Mutex;
 use schemas::{Bound, Encoding, RevisionId, Settings, Validator};
 
-use super::{Rejected, Schema};
-use crate::broker::{Broker, broken_off};
+use super::{Schema, Schemas};
+use crate::compiling::Compiling;
 use crate::definition::StoredCheck;
-use crate::error::{Error, Result};
-use crate::runtime::Runtime;
+use crate::error::{Error, Rejected, Result};
 
 /// Bytes, times the revisions they may be checked against, that are checked where they came in:
 /// about a millisecond. More goes to a thread of its own.
@@ -89,18 +88,18 @@ impl Check {
     /// The messages with what says which schema they are of; an error if one is of none.
     pub(crate) async fn pass(
         self: &Arc<Self>,
-        runtime: &Runtime,
+        compiling: &Compiling,
         topic: &TopicName,
         messages: Vec<Message>,
     ) -> Result<Vec<Message>> {
-        let validator = self.validator(runtime, topic).await?;
+        let validator = self.validator(compiling, topic).await?;
         let bytes: usize = messages.iter().map(|message| message.data.len()).sum();
         if bytes.saturating_mul(validator.revision_count()) <= INLINE_BYTES_MAX {
             return self.pass_all(&validator, messages);
         }
         let check = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || check.pass_all(&validator, messages));
-        work.await.map_err(|_| broken_off())?
+        work.await.map_err(|_| Error::broken_off())?
     }
 
     fn pass_all(&self, validator: &Validator, mut messages: Vec<Message>) -> Result<Vec<Message>> {
@@ -119,7 +118,7 @@ impl Check {
 
     /// The validator of the schema as it is now. Asked for with each publish, so that no change of
     /// the schema can be missed.
-    async fn validator(&self, runtime: &Runtime, topic: &TopicName) -> Result<Arc<Validator>> {
+    async fn validator(&self, compiling: &Compiling, topic: &TopicName) -> Result<Arc<Validator>> {
         let living = || self.living().ok_or_else(|| Error::SchemaDeleted(topic.to_string()));
         if let Some(made) = self.made_of(living()?.1) {
             return Ok(made);
@@ -131,7 +130,7 @@ impl Check {
         }
         let settings = self.settings.clone();
         let make = move || Arc::new(Validator::new(&schema, &settings));
-        let validator = runtime.compile(make).await?;
+        let validator = compiling.run(make).await?;
         *self.made.lock() = Some(Made { version, validator: Arc::clone(&validator) });
         Ok(validator)
     }
@@ -142,10 +141,10 @@ impl Check {
     }
 }
 
-impl Broker {
+impl Schemas {
     /// What a topic was held to when it was stored.
     pub(crate) fn check_as_stored(&self, stored: StoredCheck) -> Arc<Check> {
-        let found = self.schemas.read().get(&stored.settings.schema).cloned();
+        let found = self.known.read().get(&stored.settings.schema).cloned();
         let schema = found.filter(|schema| schema.id == stored.schema);
         Check::new(stored.settings, stored.schema, schema)
     }
@@ -165,7 +164,7 @@ impl Broker {
 
     fn set_check(&self, before: Option<&Check>, set: SchemaSet) -> Result<Arc<Check>> {
         let schema = match (&set.schema, before) {
-            (Some(name), _) => self.schema(name)?,
+            (Some(name), _) => self.get(name)?,
             (None, Some(before)) => before.schema.clone().ok_or_else(deleted)?,
             (None, None) => return Err(missing("schema", "name a schema")),
         };
@@ -198,7 +197,7 @@ impl Broker {
             return;
         }
         let details = format!("{} -> {}", told(before), told(after));
-        self.audit("change schema", topic.to_string(), Some(details));
+        self.runtime.audit("change schema", topic.to_string(), Some(details));
     }
 }
 

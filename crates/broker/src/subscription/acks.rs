@@ -7,7 +7,7 @@ use domain::delivery::{AckId, AckStatus, Effects, ExtendStatus};
 use domain::{Invalid, Now, Offset};
 use storage::{Commit, Receipt, Urgency};
 
-use super::telling::told;
+use super::reporting::told;
 use super::{State, Subscription};
 use crate::delivery_log::{DeliveryLog, Line, Outcome};
 use crate::error::Result;

@@ -6,8 +6,8 @@ use domain::delivery::Effects;
 use domain::{Message, Offset, OffsetRange, ProgressChange};
 use storage::{Receipt, Urgency};
 
+use super::jobs::Outcome;
 use super::{State, Subscription};
-use crate::dead_letter::Outcome;
 use crate::error::Result;
 use crate::topic::Topic;
 

@@ -7,8 +7,8 @@ use domain::delivery::{ConsumerId, Effects};
 use domain::{OffsetRange, ProgressChange, SubscriptionId};
 use storage::{Commit, Receipt, Urgency};
 
+use super::jobs::Job;
 use super::{State, Subscription};
-use crate::dead_letter::Job;
 
 /// How long a consumer that was called may take to ask; after up to twice that another is called
 /// in its place. Called in vain, which is all that a busy machine leads to, costs little.
@@ -47,7 +47,7 @@ impl Subscription {
         let receipt = (!changes.is_empty()).then(|| self.journal(state, changes, urgency));
         for exhausted in exhausted {
             let subscription = Arc::clone(self);
-            self.runtime.dead_letters.add(Job { subscription, exhausted, skip: None });
+            self.notes.given_up.add(Job { subscription, exhausted, skip: None });
         }
         for consumer in freed {
             match giver == Some(consumer) {
@@ -94,7 +94,7 @@ impl Subscription {
     pub(super) fn note_changed(self: &Arc<Self>, state: &mut State) {
         if !state.is_changed {
             state.is_changed = true;
-            self.runtime.changed.add(Arc::clone(self));
+            self.notes.changed.add(Arc::clone(self));
         }
     }
 
@@ -103,7 +103,7 @@ impl Subscription {
         let indexed = if state.is_deleted { 0 } else { state.delivery.indexed() };
         let before = std::mem::replace(&mut state.indexed, indexed);
         if indexed > before {
-            self.runtime.index.grow(indexed - before);
+            self.notes.index.grow(indexed - before);
         } else if indexed < before {
             self.give_index_back(before - indexed);
         }
@@ -112,8 +112,8 @@ impl Subscription {
     /// Others that wanted to know more records may be told by it. They are ticked by the timers:
     /// their locks are not taken while this one is held.
     pub(super) fn give_index_back(&self, indexed: usize) {
-        for held_back in self.runtime.index.shrink(indexed) {
-            self.runtime.timers.add(self.runtime.clock.now(), held_back);
+        for held_back in self.notes.index.shrink(indexed) {
+            self.notes.timers.add(self.runtime.clock.now(), held_back);
         }
     }
 
@@ -138,7 +138,7 @@ impl Subscription {
         let Some(at) = due else { return };
         if state.tick_at.is_none_or(|planned| at < planned) {
             state.tick_at = Some(at);
-            self.runtime.timers.add(at, Arc::downgrade(self));
+            self.notes.timers.add(at, Arc::downgrade(self));
         }
     }
 

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use super::Subscription;
 use super::acks::confirm;
+use super::jobs::{Job, Skip};
 use crate::audit::{self, AuditAct};
-use crate::dead_letter::{Job, Skip};
 use crate::error::{Error, Result};
 use crate::source::{Found, find};
 
@@ -58,11 +58,15 @@ impl Subscription {
     /// blocks the lane, or if the dead letter topic does not exist.
     pub async fn skip_lane(self: &Arc<Self>, key: &str) -> Result<()> {
         let offset = self.blocked_by(key).await?;
-        let failure = self.last_failure(key, offset).await?;
-        let attempt = self.lock_attached()?.delivery.progress().attempt(offset);
+        let (class, attempt) = {
+            let state = self.lock_attached()?;
+            let class = state.delivery.last_class(key, offset);
+            (class, state.delivery.progress().attempt(offset))
+        };
+        let failure = class.map(Failure::of);
         let attempts = attempt.map_or(0, |attempt| attempt.count);
         let (answer, answered) = oneshot::channel();
-        self.runtime.dead_letters.add(Job {
+        self.notes.given_up.add(Job {
             subscription: Arc::clone(self),
             exhausted: Exhausted { offset, attempts, failure },
             skip: Some(Skip { key: key.to_owned(), answer }),
@@ -70,18 +74,6 @@ impl Subscription {
         answered.await.unwrap_or(Err(Error::Closing))?;
         self.audit("skip", key, offset);
         Ok(())
-    }
-
-    /// How the last delivery of a message that blocks its lane failed, as far as it is known: the
-    /// lane knows the kind of it, the history of pushes all there is to tell.
-    async fn last_failure(self: &Arc<Self>, key: &str, offset: Offset) -> Result<Option<Failure>> {
-        let class = self.lock_attached()?.delivery.last_class(key, offset);
-        let pushed = self.runtime.attempts.last_failure(self, offset).await;
-        Ok(match (class, pushed) {
-            (Some(class), Some(pushed)) if pushed.class == class => Some(pushed),
-            (Some(class), _) => Some(Failure::of(class)),
-            (None, pushed) => pushed,
-        })
     }
 
     /// The message that blocks the lane `key`.

@@ -156,7 +156,7 @@ impl Subscription {
     ) -> (LeaseStatus, usize) {
         let now = self.runtime.now();
         let settings = &state.settings;
-        let indexed_max = self.runtime.index.allowance(state.delivery.indexed());
+        let indexed_max = self.notes.index.allowance(state.delivery.indexed());
         let request = LeaseRequest {
             consumer: ask.consumer,
             records_max: fair_share(state, end, ask.records_max),
@@ -186,15 +186,15 @@ impl Subscription {
         }
         if !state.is_held_back {
             state.is_held_back = true;
-            self.runtime.index.hold_back(Arc::downgrade(self));
+            self.notes.index.hold_back(Arc::downgrade(self));
         }
-        self.runtime.index.has_room()
+        self.notes.index.has_room()
     }
 
     pub(super) fn become_hungry(self: &Arc<Self>, state: &mut State) {
         if !state.is_hungry {
             state.is_hungry = true;
-            self.topic.add_hungry(self);
+            self.readers.add_hungry(self);
         }
     }
 

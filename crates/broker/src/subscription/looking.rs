@@ -64,12 +64,12 @@ impl Subscription {
             let count = if is_detached { 0 } else { state.delivery.backlog(end) };
             (state.delivery.progress().cursor(), count)
         };
-        if count == 0 || !self.topic.is_dead_letter() || self.topic.desk().marks().is_none() {
+        if count == 0 || !self.topic.is_dead_letter() || self.topic.letters().ids().is_none() {
             return Open { first, count };
         }
-        // One lock after the other: whoever replays holds the desk's while it wakes others.
+        // One lock after the other: whoever replays wakes others while it holds the letters' own.
         let unsettled = self.unsettled_in(OffsetRange { from: first, to: end });
-        let open = self.topic.desk().unmarked(unsettled);
+        let open = self.topic.letters().unhandled(unsettled);
         let first = open.first().map_or(first, |range| range.from);
         Open { first, count: open.into_iter().map(OffsetRange::len).sum() }
     }

@@ -8,7 +8,7 @@ use domain::delivery::{AckId, ConsumerId, Effects, Flow};
 use domain::push::Settlement;
 use storage::Urgency;
 
-use super::telling::told;
+use super::reporting::told;
 use super::{State, Subscription};
 use crate::delivery_log::{DeliveryLog, Line};
 use crate::error::Result;

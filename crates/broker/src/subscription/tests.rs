@@ -30,7 +30,7 @@ async fn open() -> (Arc<Broker>, TopicName, Arc<Subscription>) {
 async fn one_that_the_whole_server_held_back_goes_on_when_there_is_room() {
     let (broker, topic, subscription) = open().await;
     let name = subscription.name();
-    broker.runtime.index.grow(SERVER_MAX);
+    subscription.notes.index.grow(SERVER_MAX);
     broker.publish(&topic, vec![Message::default(); 1_001]).await.unwrap();
     let leases = broker.pull(name, 1_000, Duration::ZERO).await.unwrap();
     let ids: Vec<_> = leases.iter().map(|lease| lease.ack_id).collect();
@@ -46,7 +46,7 @@ async fn one_that_the_whole_server_held_back_goes_on_when_there_is_room() {
 async fn one_that_is_deleted_counts_no_more() {
     let (broker, topic, subscription) = open().await;
     let name = subscription.name();
-    let index = &broker.runtime.index;
+    let index = &subscription.notes.index;
     index.grow(SERVER_MAX - ROOM_TOLD);
     broker.publish(&topic, vec![Message::default()]).await.unwrap();
     let leases = broker.pull(name, 1, Duration::ZERO).await.unwrap();

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::{Message, TopicName};
+use domain::{Message, SubscriptionName, TopicName};
 use std::sync::atomic::{AtomicBool, Ordering};
 use storage::{Error, FAILURES_MAX, Future, KnownAttempts, RECENT_MAX};
 
@@ -55,13 +55,13 @@ async fn what_is_recorded_is_listed_at_once_and_after_a_restart() {
     let engine = storage::memory::open();
     let (broker, subscription) = open(&engine).await;
     let id = subscription.id();
-    broker.runtime.attempts.record(attempt(id, 1, Class::Dns));
-    broker.runtime.attempts.record(attempt(id, 2, Class::Ok));
+    broker.recorded_attempts().record(attempt(id, 1, Class::Dns));
+    broker.recorded_attempts().record(attempt(id, 2, Class::Ok));
     assert_eq!(listed(&broker, &subscription).await, [2, 1]);
-    broker.runtime.attempts.record(attempt(id, 3, Class::Ok));
+    broker.recorded_attempts().record(attempt(id, 3, Class::Ok));
     broker.close(std::time::Duration::ZERO).await.unwrap();
     let (broker, subscription) = open(&engine).await;
-    broker.runtime.attempts.record(attempt(id, 4, Class::Ok));
+    broker.recorded_attempts().record(attempt(id, 4, Class::Ok));
     assert_eq!(listed(&broker, &subscription).await, [4, 3, 2, 1]);
 }
 
@@ -70,11 +70,11 @@ async fn pages_stay_where_they_are_while_more_is_recorded() {
     let (broker, subscription) = open(&storage::memory::open()).await;
     let (id, name) = (subscription.id(), subscription.name());
     for offset in 1..=5 {
-        broker.runtime.attempts.record(attempt(id, offset, Class::Ok));
+        broker.recorded_attempts().record(attempt(id, offset, Class::Ok));
     }
     let first = broker.attempts(name, query(2)).await.unwrap();
     assert_eq!(offsets(&first), [5, 4]);
-    broker.runtime.attempts.record(attempt(id, 6, Class::Ok));
+    broker.recorded_attempts().record(attempt(id, 6, Class::Ok));
     let next = AttemptQuery { before: first.next, ..query(2) };
     assert_eq!(offsets(&broker.attempts(name, next).await.unwrap()), [3, 2]);
 }
@@ -82,7 +82,7 @@ async fn pages_stay_where_they_are_while_more_is_recorded() {
 #[tokio::test]
 async fn a_class_that_does_not_exist_is_refused_with_those_that_do() {
     let (broker, subscription) = open(&storage::memory::open()).await;
-    broker.runtime.attempts.record(attempt(subscription.id(), 1, Class::Http5xx));
+    broker.recorded_attempts().record(attempt(subscription.id(), 1, Class::Http5xx));
     let of = |class: &str| AttemptQuery { class: Some(class.to_owned()), ..query(10) };
     for class in Class::ALL {
         let page = broker.attempts(subscription.name(), of(class.as_str())).await.unwrap();
@@ -101,7 +101,7 @@ async fn failures_of_settled_messages_go_once_they_are_not_among_the_last() {
     let sent = broker.publish(&topic, vec![Message::default(); 2]).await.unwrap();
     let leases = broker.pull(subscription.name(), 1, Duration::ZERO).await.unwrap();
     subscription.acknowledge(&[leases[0].ack_id]).await.unwrap();
-    let attempts = &broker.runtime.attempts;
+    let attempts = broker.recorded_attempts();
     for offset in sent.from.0..sent.to.0 {
         attempts.record(attempt(subscription.id(), offset, Class::Dns));
     }
@@ -118,12 +118,12 @@ async fn attempts_of_a_deleted_subscription_are_forgotten() {
     let engine = storage::memory::open();
     let (broker, subscription) = open(&engine).await;
     let id = subscription.id();
-    broker.runtime.attempts.record(attempt(id, 1, Class::Dns));
+    broker.recorded_attempts().record(attempt(id, 1, Class::Dns));
     broker.flush_attempts().await;
-    broker.runtime.attempts.record(attempt(id, 2, Class::Dns));
+    broker.recorded_attempts().record(attempt(id, 2, Class::Dns));
     broker.delete_subscription(subscription.name()).await.unwrap();
     // A request that was under way ends now.
-    broker.runtime.attempts.record(attempt(id, 3, Class::Dns));
+    broker.recorded_attempts().record(attempt(id, 3, Class::Dns));
     broker.flush_attempts().await;
     assert!(engine.attempts.known().await.unwrap().subscriptions.is_empty());
 }
@@ -135,7 +135,7 @@ async fn what_a_crash_kept_from_being_forgotten_is_forgotten_at_the_next_start()
     let orphan = NumberedAttempt { number, attempt: attempt(SubscriptionId(99), 1, Class::Ok) };
     engine.attempts.append(vec![orphan], Arc::new(Living(BTreeMap::new()))).await.unwrap();
     let (broker, subscription) = open(&engine).await;
-    broker.runtime.attempts.record(attempt(subscription.id(), 1, Class::Ok));
+    broker.recorded_attempts().record(attempt(subscription.id(), 1, Class::Ok));
     broker.close(std::time::Duration::ZERO).await.unwrap();
     let known = engine.attempts.known().await.unwrap();
     assert_eq!(known.subscriptions, [subscription.id()]);
@@ -194,11 +194,11 @@ async fn what_cannot_be_saved_is_kept_for_the_next_time() {
     });
     let engine = storage::Engine { attempts: Arc::clone(&history) as _, ..memory };
     let (broker, subscription) = open(&engine).await;
-    broker.runtime.attempts.record(attempt(subscription.id(), 1, Class::Ok));
+    broker.recorded_attempts().record(attempt(subscription.id(), 1, Class::Ok));
     broker.flush_attempts().await;
-    broker.runtime.attempts.record(attempt(subscription.id(), 2, Class::Ok));
+    broker.recorded_attempts().record(attempt(subscription.id(), 2, Class::Ok));
     assert!(broker.attempts(subscription.name(), query(10)).await.is_err());
-    broker.runtime.attempts.record(attempt(subscription.id(), 3, Class::Ok));
+    broker.recorded_attempts().record(attempt(subscription.id(), 3, Class::Ok));
     history.refuses.store(false, Ordering::SeqCst);
     assert_eq!(listed(&broker, &subscription).await, [3, 2, 1]);
 }

@@ -31,7 +31,7 @@ pub(in crate::push) fn outcomes(ended: Vec<Ended>) -> Vec<(u64, Outcome)> {
         (ended.key, outcome)
     });
     let outcomes = outcomes.collect();
-    builder.shared.runtime.attempts.record_all(builder.subscription.id(), attempts);
+    builder.shared.attempts.record_all(builder.subscription.id(), attempts);
     outcomes
 }
 

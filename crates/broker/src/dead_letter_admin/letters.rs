@@ -1,4 +1,4 @@
-//! Dead letters, found and looked at. Nothing is leased, acked or marked by it.
+//! Dead letters, found and looked at. Nothing is leased, acked or changed by it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use domain::replay::Criteria;
 use domain::{Letter, Message, Offset, Record, SubscriptionName, Timestamp, TopicName, letter};
 use storage::ReadLimit;
 
-use super::Mark;
-use crate::broker::Broker;
+use super::DeadLetterAdmin;
 use crate::error::{Error, Resource, Result};
+use crate::handled_letters::{Handled, HandledLetters};
 use crate::source::{Found, find, read_some};
+use crate::subscription::Readers;
 use crate::topic::Topic;
 
 /// Letters looked through for one page, at most.
@@ -114,13 +115,21 @@ pub struct LetterPage {
 
 /// A dead letter topic, and whose letters in it are asked for.
 #[derive(Clone)]
-pub(super) struct Place {
-    pub(super) topic: Arc<Topic>,
+pub(super) struct LetterBox {
+    pub(super) readers: Arc<Readers>,
     pub(super) subscription: Option<SubscriptionName>,
 }
 
-impl Place {
-    /// Whether a letter lies here.
+impl LetterBox {
+    pub(super) fn topic(&self) -> &Arc<Topic> {
+        self.readers.topic()
+    }
+
+    pub(super) fn letters(&self) -> &Arc<HandledLetters> {
+        self.topic().letters()
+    }
+
+    /// Whether a letter is asked for.
     fn has(&self, record: &Record) -> bool {
         let Some(name) = &self.subscription else { return true };
         letter::subscription(&record.body).as_ref() == Some(name)
@@ -134,25 +143,26 @@ pub(super) struct Stretch {
     pub(super) next: Option<Offset>,
 }
 
-impl Broker {
+impl DeadLetterAdmin {
     /// Dead letters, the oldest first.
-    pub async fn dead_letters(
+    pub(crate) async fn list(
         &self,
         place: &LetterPlace,
         query: &LetterQuery,
     ) -> Result<LetterPage> {
-        let place = self.letter_place(place)?;
-        let end = self.runtime.log.end(place.topic.id());
-        let first = self.first_letter(&place.topic, query.criteria.since).await?;
+        let letter_box = self.letter_box(place)?;
+        let topic = letter_box.topic();
+        let end = self.runtime.log.end(topic.id());
+        let first = self.first_letter(topic, query.criteria.since).await?;
         let mut at = query.from.map_or(first, |from| from.max(first));
         let looked_to = at.plus(LOOKED_THROUGH_MAX);
         let (mut letters, mut bytes) = (Vec::new(), 0);
         loop {
-            let stretch = self.stretch(&place, at, end).await?;
+            let stretch = self.stretch(&letter_box, at, end).await?;
             for (record, state) in stretch.letters {
                 if letters.len() >= query.limit || bytes > PAGE_BYTES_MAX {
                     let next = Some(record.offset);
-                    return Ok(LetterPage { topic: place.topic.name().clone(), letters, next });
+                    return Ok(LetterPage { topic: topic.name().clone(), letters, next });
                 }
                 if query.wanted.want(state) && query.criteria.want(&record) {
                     bytes += record.body.len();
@@ -162,18 +172,19 @@ impl Broker {
             match stretch.next {
                 Some(next) if next < looked_to => at = next,
                 next => {
-                    return Ok(LetterPage { topic: place.topic.name().clone(), letters, next });
+                    return Ok(LetterPage { topic: topic.name().clone(), letters, next });
                 }
             }
         }
     }
 
     /// One letter by its own id; `NotFound` if it was deleted or is kept no longer.
-    pub async fn dead_letter(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
-        let topic = self.topic(topic)?;
+    pub(crate) async fn get(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
+        let readers = self.registry.readers(topic)?;
+        let topic = readers.topic();
         let found_there = find(&*self.runtime.log, topic.id(), id).await?;
         if let Found::Record(record) = found_there {
-            let state = states(&topic, &[id]).pop().unwrap_or(LetterState::Waiting);
+            let state = states(&readers, &[id]).pop().unwrap_or(LetterState::Waiting);
             if state != LetterState::Deleted {
                 return Ok(found(record, state));
             }
@@ -182,25 +193,27 @@ impl Broker {
         Err(Error::NotFound(Resource::DeadLetter, name))
     }
 
-    pub(super) fn letter_place(&self, place: &LetterPlace) -> Result<Place> {
+    pub(super) fn letter_box(&self, place: &LetterPlace) -> Result<LetterBox> {
         self.runtime.check_serving()?;
         match place {
-            LetterPlace::Topic(name) => Ok(Place { topic: self.topic(name)?, subscription: None }),
+            LetterPlace::Topic(name) => {
+                Ok(LetterBox { readers: self.registry.readers(name)?, subscription: None })
+            }
             LetterPlace::Subscription(name) => {
-                let settings = self.subscription(name)?.settings();
+                let settings = self.registry.subscription(name)?.settings();
                 let Some(policy) = &settings.dead_letter_policy else {
                     return Err(Error::FailedPrecondition(format!(
                         "subscription {name} has no dead letter policy; name the dead letter \
                          topic instead, or set deadLetterPolicy"
                     )));
                 };
-                let topic = self.topic(&policy.topic).map_err(|_| {
+                let readers = self.registry.readers(&policy.topic).map_err(|_| {
                     Error::FailedPrecondition(format!(
                         "dead letter topic {} of subscription {name} does not exist; create it",
                         policy.topic
                     ))
                 })?;
-                Ok(Place { topic, subscription: Some(name.clone()) })
+                Ok(LetterBox { readers, subscription: Some(name.clone()) })
             }
         }
     }
@@ -215,10 +228,10 @@ impl Broker {
         Ok(self.runtime.log.offset_at(topic.id(), since).await?)
     }
 
-    /// The letters of `place` in the next piece of its log, with what became of them.
+    /// The letters of `letter_box` in the next piece of its log, with what became of them.
     pub(super) async fn stretch(
         &self,
-        place: &Place,
+        letter_box: &LetterBox,
         from: Offset,
         end: Offset,
     ) -> Result<Stretch> {
@@ -226,13 +239,13 @@ impl Broker {
             return Ok(Stretch { letters: Vec::new(), next: None });
         }
         let log = &*self.runtime.log;
-        let batch = read_some(log, place.topic.id(), from, READ_LIMIT).await?;
+        let batch = read_some(log, letter_box.topic().id(), from, READ_LIMIT).await?;
         // What is in memory is read without waiting; others get their turn all the same.
         tokio::task::coop::consume_budget().await;
-        let is_there = |record: &Record| record.offset < end && place.has(record);
+        let is_there = |record: &Record| record.offset < end && letter_box.has(record);
         let records: Vec<_> = batch.records.into_iter().filter(is_there).collect();
         let offsets: Vec<_> = records.iter().map(|record| record.offset).collect();
-        let states = states(&place.topic, &offsets);
+        let states = states(&letter_box.readers, &offsets);
         let next = Some(batch.covered.to).filter(|&next| next < end && !batch.covered.is_empty());
         Ok(Stretch { letters: records.into_iter().zip(states).collect(), next })
     }
@@ -244,19 +257,19 @@ fn found(record: Record, state: LetterState) -> FoundLetter {
 }
 
 /// What became of each letter.
-fn states(topic: &Topic, offsets: &[Offset]) -> Vec<LetterState> {
-    let marks = topic.desk().marks_of(offsets);
-    let readers = topic.subscriptions();
+fn states(readers: &Readers, offsets: &[Offset]) -> Vec<LetterState> {
+    let handled = readers.topic().letters().look_up(offsets);
+    let readers = readers.subscriptions();
     let mut open = BTreeSet::new();
     for reader in &readers {
         open.extend(reader.unsettled(offsets));
     }
     let is_covered = |offset| readers.iter().any(|reader| reader.first() <= offset);
-    let state = |(&offset, mark): (&Offset, Mark)| match mark {
-        Mark::Deleted => LetterState::Deleted,
-        Mark::Replayed => LetterState::Replayed,
-        Mark::None if is_covered(offset) && !open.contains(&offset) => LetterState::Acked,
-        Mark::None => LetterState::Waiting,
+    let state = |(&offset, handled): (&Offset, Handled)| match handled {
+        Handled::Deleted => LetterState::Deleted,
+        Handled::Replayed => LetterState::Replayed,
+        Handled::No if is_covered(offset) && !open.contains(&offset) => LetterState::Acked,
+        Handled::No => LetterState::Waiting,
     };
-    offsets.iter().zip(marks).map(state).collect()
+    offsets.iter().zip(handled).map(state).collect()
 }

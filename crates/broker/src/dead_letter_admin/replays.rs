@@ -9,14 +9,17 @@ use parking_lot::{Mutex, RwLock};
 use storage::{Entry, Kind};
 use tokio::task::JoinHandle;
 
-use super::letters::Place;
-use super::replay::{Account, Order, Replay, ReplayRequest, ReplayState, Run};
+use super::letters::LetterBox;
+use super::replay::{ReplayRequest, Run};
 use super::run::{Ended, Work};
-use super::{LetterPlace, Marks, no_marks};
-use crate::broker::{Broker, readable};
+use super::{DeadLetterAdmin, LetterPlace};
+use crate::catalogue::readable;
 use crate::definition::StoredReplay;
 use crate::error::{Error, Resource, Result};
+use crate::handled_letters::{HandledIds, nothing_done};
+use crate::replay::{Account, Order, Replay, ReplayState};
 use crate::spawn;
+use crate::subscription::Readers;
 use crate::topic::Topic;
 
 /// Replays that run at a time.
@@ -28,18 +31,18 @@ const ENDED_MAX: usize = 100;
 /// How long whoever asks for a replay waits until its letters are counted.
 const COUNT_WAIT: Duration = Duration::from_secs(2);
 
-/// The marks of a desk, as the catalogue names them.
+/// What was done with letters, as the catalogue names it.
 pub(super) const REPLAYED: &str = "replayed";
 pub(super) const DELETED: &str = "deleted";
 
-/// The catalogue's name of a desk's mark.
-pub(super) fn desk_name(topic: TopicId, mark: &str) -> String {
-    format!("{}/{mark}", topic.0)
+/// The catalogue's name of what was done with a topic's letters.
+pub(super) fn handled_name(topic: TopicId, what: &str) -> String {
+    format!("{}/{what}", topic.0)
 }
 
 /// All replays by name, and the tasks of those that run.
 #[derive(Default)]
-pub(crate) struct Replays {
+pub(super) struct Replays {
     runs: RwLock<BTreeMap<String, Arc<Run>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -50,12 +53,12 @@ impl Replays {
     }
 
     /// How many run.
-    pub(crate) fn running(&self) -> usize {
+    fn running(&self) -> usize {
         self.runs.read().values().filter(|run| run.is_running()).count()
     }
 
     /// Ends the tasks: the server stops. What they have not done is done after the next start.
-    pub(crate) async fn close(&self) {
+    async fn close(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.abort();
@@ -67,21 +70,21 @@ impl Replays {
 }
 
 /// What operators ask for.
-impl Broker {
+impl DeadLetterAdmin {
     /// Begins to replay dead letters, and answers when they are counted or soon after. The
     /// replay is on stable storage and goes on after a restart; new letters are not part of it.
-    pub async fn replay_letters(&self, request: ReplayRequest) -> Result<Replay> {
-        let place = self.letter_place(&request.place)?;
-        let run = self
-            .change(|broker| async move {
-                broker.make_marks(&place.topic).await?;
-                let run = broker.store_replay(&place, request).await?;
-                broker.start_replay(Arc::clone(&run), Arc::clone(&place.topic), no_marks());
-                let act = format!("{} begun", run.name);
-                broker.audit_letters(&place, "replay dead letters", act);
-                Ok(run)
-            })
-            .await?;
+    pub(crate) async fn begin_replay(self: &Arc<Self>, request: ReplayRequest) -> Result<Replay> {
+        let letter_box = self.letter_box(&request.place)?;
+        let admin = Arc::clone(self);
+        let change = async move {
+            admin.make_ids(letter_box.topic()).await?;
+            let run = admin.store_replay(&letter_box, request).await?;
+            admin.start_replay(Arc::clone(&run), Arc::clone(&letter_box.readers), nothing_done());
+            let act = format!("{} begun", run.name);
+            admin.audit(&letter_box, "replay dead letters", act);
+            Ok(run)
+        };
+        let run = self.catalogue.change(change).await?;
         let until = self.runtime.clock.now().plus(COUNT_WAIT);
         tokio::select! {
             () = wait_for(&run, Run::is_counted) => {}
@@ -91,7 +94,7 @@ impl Broker {
     }
 
     /// The replays of a project, in order of their names, which is that of their creation.
-    pub fn replays(&self, project: &ProjectName) -> Vec<Replay> {
+    pub(crate) fn replays_of(&self, project: &ProjectName) -> Vec<Replay> {
         let prefix = format!("{project}/replays/");
         let runs = self.replays.runs.read();
         let of_project =
@@ -100,13 +103,13 @@ impl Broker {
     }
 
     /// One replay.
-    pub fn replay(&self, name: &str) -> Result<Replay> {
+    pub(crate) fn replay(&self, name: &str) -> Result<Replay> {
         Ok(self.find_replay(name)?.view())
     }
 
     /// Ends a replay before it is done. What was replayed stays so. `FailedPrecondition` if it has
     /// ended already.
-    pub async fn cancel_replay(&self, name: &str) -> Result<Replay> {
+    pub(crate) async fn cancel_replay(&self, name: &str) -> Result<Replay> {
         self.runtime.check_serving()?;
         let run = self.find_replay(name)?;
         if !run.is_running() {
@@ -118,6 +121,16 @@ impl Broker {
         wait_for(&run, |run| !run.is_running() || self.runtime.check_serving().is_err()).await;
         self.runtime.check_serving()?;
         Ok(run.view())
+    }
+
+    /// How many run.
+    pub(crate) fn running(&self) -> usize {
+        self.replays.running()
+    }
+
+    /// Ends the tasks of replays: the server stops.
+    pub(crate) async fn close(&self) {
+        self.replays.close().await;
     }
 
     fn find_replay(&self, name: &str) -> Result<Arc<Run>> {
@@ -140,9 +153,13 @@ async fn wait_for(run: &Run, holds: impl Fn(&Run) -> bool) {
 }
 
 /// How they are kept.
-impl Broker {
-    async fn store_replay(&self, place: &Place, request: ReplayRequest) -> Result<Arc<Run>> {
-        let _admin = self.admin.lock().await;
+impl DeadLetterAdmin {
+    async fn store_replay(
+        &self,
+        letter_box: &LetterBox,
+        request: ReplayRequest,
+    ) -> Result<Arc<Run>> {
+        let _ledger = self.catalogue.lock().await;
         self.check_running()?;
         self.forget_oldest().await?;
         let now = self.runtime.clock.wall();
@@ -151,21 +168,21 @@ impl Broker {
             LetterPlace::Subscription(name) => name.project(),
         };
         let order = Order {
-            topic_id: place.topic.id(),
-            topic: place.topic.name().clone(),
-            subscription: place.subscription.clone(),
+            topic_id: letter_box.topic().id(),
+            topic: letter_box.topic().name().clone(),
+            subscription: letter_box.subscription.clone(),
             selection: request.selection,
             to: request.to,
             per_second: request.per_second,
             again: request.again,
-            until: self.runtime.log.end(place.topic.id()),
+            until: self.runtime.log.end(letter_box.topic().id()),
             created: now,
         };
         let account = Account::new(now);
         let name = self.free_name(&project, now.0);
         let stored = StoredReplay { order: order.clone(), account: account.clone() };
         let value = readable(stored.encode(), &name)?;
-        let entry = self.engine.catalogue.put(Kind::Replay, &name, value, None).await?;
+        let entry = self.catalogue.store().put(Kind::Replay, &name, value, None).await?;
         let run = Run::new(name.clone(), SubscriptionId(entry.id), order, account, entry.version);
         let run = Arc::new(run);
         self.replays.runs.write().insert(name, Arc::clone(&run));
@@ -190,7 +207,7 @@ impl Broker {
         let surplus = (ended.len() + 1).saturating_sub(ENDED_MAX);
         for run in ended.into_iter().take(surplus) {
             let (_, version) = run.account();
-            self.engine.catalogue.delete(Kind::Replay, &run.name, version).await?;
+            self.catalogue.store().delete(Kind::Replay, &run.name, version).await?;
             self.replays.runs.write().remove(&run.name);
         }
         Ok(())
@@ -209,19 +226,25 @@ impl Broker {
     }
 
     /// Begins, or goes on after a restart: `done` is what it has sent so far.
-    fn start_replay(&self, run: Arc<Run>, topic: Arc<Topic>, done: domain::Progress) {
-        let sent = topic.desk().open_run(run.id, done);
+    fn start_replay(
+        self: &Arc<Self>,
+        run: Arc<Run>,
+        readers: Arc<Readers>,
+        done: domain::Progress,
+    ) {
+        let sent = readers.topic().letters().open_run(run.id, done);
         run.note(self.runtime.clock.wall(), |account| account.replayed = sent);
-        let Some(broker) = self.me.upgrade() else { return };
+        let admin = Arc::clone(self);
         let task = spawn::named("replay", async move {
-            work(&broker, &run, topic).await;
+            work(&admin, &run, readers).await;
         });
         let mut tasks = self.replays.tasks.lock();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
     }
 
-    /// Stores how a replay ended. Its own progress is needed no more: the marks stay.
+    /// Stores how a replay ended. Its own progress is needed no more: what was done with
+    /// letters stays known.
     async fn end_replay(&self, run: &Run, state: ReplayState, error: Option<String>) {
         let (mut account, version) = run.account();
         account.state = state;
@@ -230,8 +253,8 @@ impl Broker {
         let stored = StoredReplay { order: run.order.clone(), account: account.clone() };
         let put = match stored.encode() {
             Ok(value) => {
-                let catalogue = &self.engine.catalogue;
-                catalogue.put(Kind::Replay, &run.name, value, Some(version)).await
+                let store = self.catalogue.store();
+                store.put(Kind::Replay, &run.name, value, Some(version)).await
             }
             Err(error) => {
                 tracing::error!(replay = run.name, %error, "how a replay ended cannot be written");
@@ -241,8 +264,8 @@ impl Broker {
         };
         match put {
             Ok(entry) => {
-                if let Some(topic) = self.tail.get(run.order.topic_id) {
-                    topic.desk().close_run(run.id);
+                if let Some(readers) = self.registry.readers_of(run.order.topic_id) {
+                    readers.topic().letters().close_run(run.id);
                 }
                 self.runtime.changed.forget(run.id);
                 run.end(account, entry.version);
@@ -255,13 +278,13 @@ impl Broker {
         }
     }
 
-    /// Takes over the marks and the replays of the store. The topics are there already.
-    pub(crate) async fn load_desks(&self) -> Result<()> {
+    /// Takes over what the store knows of letters and replays. The topics are there already.
+    pub(crate) async fn load(&self) -> Result<()> {
         let mut ids: BTreeMap<(TopicId, String), Entry> = BTreeMap::new();
-        for entry in self.entries(Kind::Desk).await? {
-            match entry.name.split_once('/').map(|(id, mark)| (id.parse().map(TopicId), mark)) {
-                Some((Ok(id), mark)) => {
-                    ids.insert((id, mark.to_owned()), entry);
+        for entry in self.catalogue.entries(Kind::Desk).await? {
+            match entry.name.split_once('/').map(|(id, what)| (id.parse().map(TopicId), what)) {
+                Some((Ok(id), what)) => {
+                    ids.insert((id, what.to_owned()), entry);
                 }
                 _ => tracing::warn!(name = entry.name, "an unknown mark is left alone"),
             }
@@ -270,48 +293,50 @@ impl Broker {
         for id in topics {
             let replayed = ids.remove(&(id, REPLAYED.to_owned()));
             let deleted = ids.remove(&(id, DELETED.to_owned()));
-            self.load_desk(id, replayed, deleted).await?;
+            self.load_handled(id, replayed, deleted).await?;
         }
-        for entry in self.entries(Kind::Replay).await? {
+        for entry in self.catalogue.entries(Kind::Replay).await? {
             self.load_replay(&entry).await?;
         }
-        for topic in self.all_topics() {
-            topic.desk().mark_all_changed(&self.runtime.changed);
+        for readers in self.registry.all_readers() {
+            readers.topic().letters().mark_all_changed(&self.runtime.changed_letters);
         }
         Ok(())
     }
 
-    /// Half a desk is made whole with the next act.
-    async fn load_desk(
+    /// Half of it is made whole with the next act.
+    async fn load_handled(
         &self,
         id: TopicId,
         replayed: Option<Entry>,
         deleted: Option<Entry>,
     ) -> Result<()> {
-        let topic = self.tail.get(id).filter(|topic| !topic.is_deleted());
-        match (topic, replayed, deleted) {
-            (Some(topic), Some(replayed), Some(deleted)) => {
-                let marks = Marks {
+        match (self.living_readers(id), replayed, deleted) {
+            (Some(readers), Some(replayed), Some(deleted)) => {
+                let ids = HandledIds {
                     replayed: SubscriptionId(replayed.id),
                     deleted: SubscriptionId(deleted.id),
                 };
-                let store = &self.engine.progress;
-                let replayed = store.load(marks.replayed, no_marks()).await?;
-                let deleted = store.load(marks.deleted, no_marks()).await?;
-                topic.desk().open(marks, replayed, deleted);
+                let replayed = self.progress.load(ids.replayed, nothing_done()).await?;
+                let deleted = self.progress.load(ids.deleted, nothing_done()).await?;
+                readers.topic().letters().open(ids, replayed, deleted);
             }
             (Some(_), ..) => {}
             (None, replayed, deleted) => {
                 for entry in replayed.into_iter().chain(deleted) {
-                    self.drop_mark(&entry).await?;
+                    self.drop_handled(&entry).await?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn drop_mark(&self, entry: &Entry) -> Result<()> {
-        self.engine.catalogue.delete(Kind::Desk, &entry.name, entry.version).await?;
+    fn living_readers(&self, topic: TopicId) -> Option<Arc<Readers>> {
+        self.registry.readers_of(topic).filter(|readers| !readers.topic().is_deleted())
+    }
+
+    async fn drop_handled(&self, entry: &Entry) -> Result<()> {
+        self.catalogue.store().delete(Kind::Desk, &entry.name, entry.version).await?;
         self.runtime.changed.forget(SubscriptionId(entry.id));
         Ok(())
     }
@@ -327,10 +352,10 @@ impl Broker {
             self.runtime.changed.forget(id);
             return Ok(());
         }
-        match self.tail.get(run.order.topic_id).filter(|topic| !topic.is_deleted()) {
-            Some(topic) => {
-                let done = self.engine.progress.load(id, no_marks()).await?;
-                topic.desk().open_run(id, done);
+        match self.living_readers(run.order.topic_id) {
+            Some(readers) => {
+                let done = self.progress.load(id, nothing_done()).await?;
+                readers.topic().letters().open_run(id, done);
             }
             None => {
                 let why = format!("dead letter topic {} was deleted", run.order.topic);
@@ -341,26 +366,26 @@ impl Broker {
     }
 
     /// Goes on with what was running when the server stopped.
-    pub(crate) fn resume_replays(&self) {
+    pub(crate) fn resume(self: &Arc<Self>) {
         for run in self.replays.all().into_iter().filter(|run| run.is_running()) {
-            if let Some(topic) = self.tail.get(run.order.topic_id) {
-                let done = topic.desk().run(run.id);
-                self.start_replay(run, topic, done);
+            if let Some(readers) = self.registry.readers_of(run.order.topic_id) {
+                let done = readers.topic().letters().run(run.id);
+                self.start_replay(run, readers, done);
             }
         }
     }
 
-    /// Forgets the desk of a topic that is deleted. What cannot be deleted now is at the next
+    /// Forgets the letters of a topic that is deleted. What cannot be deleted now is at the next
     /// start.
-    pub(crate) async fn drop_desk(&self, topic: &Topic) {
-        for id in topic.desk().clear() {
+    pub(crate) async fn drop_topic(&self, topic: &Topic) {
+        for id in topic.letters().clear() {
             self.runtime.changed.forget(id);
         }
-        for mark in [REPLAYED, DELETED] {
-            let name = desk_name(topic.id(), mark);
-            let catalogue = &self.engine.catalogue;
-            let Ok(entry) = catalogue.get(Kind::Desk, &name).await else { continue };
-            if let Err(error) = catalogue.delete(Kind::Desk, &name, entry.version).await {
+        let store = self.catalogue.store();
+        for what in [REPLAYED, DELETED] {
+            let name = handled_name(topic.id(), what);
+            let Ok(entry) = store.get(Kind::Desk, &name).await else { continue };
+            if let Err(error) = store.delete(Kind::Desk, &name, entry.version).await {
                 tracing::warn!(%error, name, "the mark of a deleted topic is left for now");
             }
         }
@@ -368,10 +393,10 @@ impl Broker {
 }
 
 /// Runs a replay to its end, unless the server stops first.
-async fn work(broker: &Broker, run: &Run, topic: Arc<Topic>) {
-    let place = Place { topic, subscription: run.order.subscription.clone() };
-    let ended = Work { broker, run, place: place.clone() }.go().await;
-    if broker.runtime.check_serving().is_err() {
+async fn work(admin: &DeadLetterAdmin, run: &Run, readers: Arc<Readers>) {
+    let letter_box = LetterBox { readers, subscription: run.order.subscription.clone() };
+    let ended = Work { admin, run, letter_box: letter_box.clone() }.go().await;
+    if admin.runtime.check_serving().is_err() {
         return;
     }
     let (state, error) = match ended {
@@ -379,7 +404,7 @@ async fn work(broker: &Broker, run: &Run, topic: Arc<Topic>) {
         Ok(Ended::Cancelled) => (ReplayState::Cancelled, None),
         Err(error) => (ReplayState::Failed, Some(error.to_string())),
     };
-    broker.end_replay(run, state, error).await;
+    admin.end_replay(run, state, error).await;
     let view = run.view();
     let details = format!(
         "{} {}: {} replayed, {} skipped, {} failed of {}",
@@ -390,5 +415,5 @@ async fn work(broker: &Broker, run: &Run, topic: Arc<Topic>) {
         view.failed,
         view.total
     );
-    broker.audit_letters(&place, "replay dead letters", details);
+    admin.audit(&letter_box, "replay dead letters", details);
 }

@@ -1,4 +1,4 @@
-//! The dead letter desk: letters looked at, replayed, deleted and counted.
+//! What operators do with dead letters: letters looked at, replayed, deleted and counted.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -146,7 +146,7 @@ async fn the_message_and_the_mark_are_one_commit() {
     let appending: Vec<_> = commits.iter().filter(|commit| !commit.appends.is_empty()).collect();
     assert_eq!(appending.len(), 1);
     assert_eq!(appending[0].appends[0].records.len(), 3);
-    assert_eq!(appending[0].progress.len(), 2, "the desk's mark, and the replay's own");
+    assert_eq!(appending[0].progress.len(), 2, "what is done with letters, and the replay's own");
     let is_addressed = |record: &storage::NewRecord| record.addressee.is_some();
     assert!(appending[0].appends[0].records.iter().all(is_addressed));
 }
@@ -401,7 +401,7 @@ async fn a_deleted_topic_takes_its_desk_along() {
     assert!(kinds.entries.is_empty());
     fixture.topic_of("dead").await;
     write_letters(&fixture, 0, 2).await;
-    assert_eq!(replay(&fixture, request(all())).await.replayed, 2, "a new topic, a new desk");
+    assert_eq!(replay(&fixture, request(all())).await.replayed, 2, "a new topic, new letters");
 }
 
 #[tokio::test]

@@ -8,107 +8,80 @@ use domain::{Offset, OffsetRange, Timestamp, TopicId};
 use storage::{Keep, MessageLog};
 
 use crate::error::Result;
-use crate::topic::Topic;
+use crate::ranges::union;
+use crate::subscription::Readers;
 
 /// The topics as of one trim, with the offsets at which each retention begins.
-pub(crate) struct Keeper {
-    topics: HashMap<TopicId, Kept>,
+pub(crate) struct Retention {
+    topics: HashMap<TopicId, Retained>,
 }
 
-struct Kept {
-    topic: Arc<Topic>,
+struct Retained {
+    readers: Arc<Readers>,
     /// For each retention in use on the topic: the first offset it covers.
     retained_from: HashMap<Duration, Offset>,
 }
 
-impl Keeper {
+impl Retention {
     /// Looks up where every retention of `topics` begins at `now`, by which retention counts.
     pub(crate) async fn prepare(
         log: &dyn MessageLog,
-        topics: Vec<Arc<Topic>>,
+        topics: Vec<Arc<Readers>>,
         now: Timestamp,
     ) -> Result<Self> {
-        let mut kept = HashMap::with_capacity(topics.len());
-        for topic in topics {
+        let mut retained = HashMap::with_capacity(topics.len());
+        for readers in topics {
+            let id = readers.topic().id();
             let mut retained_from = HashMap::new();
-            for retention in retentions(&topic) {
-                let from = log.offset_at(topic.id(), now.minus(retention)).await?;
+            for retention in retentions(&readers) {
+                let from = log.offset_at(id, now.minus(retention)).await?;
                 retained_from.insert(retention, from);
             }
-            kept.insert(topic.id(), Kept { topic, retained_from });
+            retained.insert(id, Retained { readers, retained_from });
         }
-        Ok(Self { topics: kept })
+        Ok(Self { topics: retained })
     }
 }
 
-fn retentions(topic: &Topic) -> Vec<Duration> {
-    let subscriptions = topic.subscriptions();
+fn retentions(readers: &Readers) -> Vec<Duration> {
+    let subscriptions = readers.subscriptions();
     let mut all: Vec<_> = subscriptions
         .iter()
         .map(|subscription| subscription.settings().message_retention)
         .collect();
-    all.extend(topic.retention());
+    all.extend(readers.topic().retention());
     all.sort_unstable();
     all.dedup();
     all
 }
 
-impl Keep for Keeper {
+impl Keep for Retention {
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
-        let Some(kept) = self.topics.get(&topic) else { return Vec::new() };
+        let Some(retained) = self.topics.get(&topic) else { return Vec::new() };
         let mut needed = Vec::new();
         // Twice, because one may come to need a record just when another stops to: a snapshot is
         // taken and the message acked, or a subscription goes back to a snapshot that is deleted
         // then. Asked once and in the wrong order, neither would say so.
         for _ in 0..2 {
-            kept.collect_needed(range, &mut needed);
+            retained.collect_needed(range, &mut needed);
         }
         union(needed)
     }
 }
 
-impl Kept {
+impl Retained {
     fn collect_needed(&self, range: OffsetRange, needed: &mut Vec<OffsetRange>) {
         // A retention that was set after this trim began keeps everything.
         let from = |retention| self.retained_from.get(&retention).copied().unwrap_or_default();
-        if let Some(retention) = self.topic.retention() {
+        if let Some(retention) = self.readers.topic().retention() {
             needed.push(OffsetRange { from: from(retention).max(range.from), to: range.to });
         }
-        for subscription in self.topic.subscriptions() {
+        for subscription in self.readers.subscriptions() {
             let retained_from = from(subscription.settings().message_retention);
             needed.extend(subscription.needed(range, retained_from));
         }
-        for snapshot in self.topic.snapshots() {
-            needed.extend(snapshot.progress().unacked_in(range));
+        for hold in self.readers.topic().holds() {
+            needed.extend(hold.progress().unacked_in(range));
         }
-    }
-}
-
-/// The same offsets as ascending, disjoint ranges.
-pub(crate) fn union(mut ranges: Vec<OffsetRange>) -> Vec<OffsetRange> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_unstable_by_key(|range| range.from);
-    let mut united: Vec<OffsetRange> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match united.last_mut() {
-            Some(last) if range.from <= last.to => last.to = last.to.max(range.to),
-            _ => united.push(range),
-        }
-    }
-    united
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn range(from: u64, to: u64) -> OffsetRange {
-        OffsetRange { from: Offset(from), to: Offset(to) }
-    }
-
-    #[test]
-    fn overlapping_and_touching_ranges_become_one() {
-        let ranges = vec![range(7, 9), range(1, 3), range(3, 4), range(5, 5), range(2, 6)];
-        assert_eq!(union(ranges), [range(1, 6), range(7, 9)]);
     }
 }

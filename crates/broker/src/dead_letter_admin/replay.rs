@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::replay::{Destination, Selection};
-use domain::{Offset, SubscriptionId, SubscriptionName, Timestamp, TopicId, TopicName};
+use domain::{SubscriptionId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::LetterPlace;
+use crate::replay::{Account, Order, Replay, ReplayState};
 
 /// What to replay, where to and how fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,112 +24,6 @@ pub struct ReplayRequest {
     pub per_second: u32,
     /// Letters that were replayed, or that everybody subscribed has acked, go too.
     pub again: bool,
-}
-
-/// What a replay does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayState {
-    /// It is under way; after a restart it goes on.
-    Running,
-    /// It came to its end.
-    Done,
-    /// An operator ended it.
-    Cancelled,
-    /// It cannot go on.
-    Failed,
-}
-
-impl ReplayState {
-    /// The word for it in the API and in the catalogue.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Reads that word.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        let all = [Self::Running, Self::Done, Self::Cancelled, Self::Failed];
-        all.into_iter().find(|state| state.as_str() == word)
-    }
-}
-
-/// A replay as its owner sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replay {
-    /// `projects/{project}/replays/{replay}`.
-    pub name: String,
-    /// The dead letter topic.
-    pub topic: TopicName,
-    /// Whose letters; `None` = everybody's.
-    pub subscription: Option<SubscriptionName>,
-    /// What it does.
-    pub state: ReplayState,
-    /// How many letters are selected; zero until they are counted.
-    pub total: u64,
-    /// How many were replayed.
-    pub replayed: u64,
-    /// How many were left out, because somebody had dealt with them.
-    pub skipped: u64,
-    /// How many cannot be replayed; they stay where they are.
-    pub failed: u64,
-    /// Letters each second; zero = as fast as it goes.
-    pub per_second: u32,
-    /// Where to.
-    pub to: Destination,
-    /// Whether letters go that were replayed before.
-    pub again: bool,
-    /// When it was asked for.
-    pub create_time: Timestamp,
-    /// When it last did something.
-    pub update_time: Timestamp,
-    /// What is wrong, if anything is.
-    pub error: Option<String>,
-}
-
-/// What was asked for, as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    pub(crate) topic_id: TopicId,
-    pub(crate) topic: TopicName,
-    pub(crate) subscription: Option<SubscriptionName>,
-    pub(crate) selection: Selection,
-    pub(crate) to: Destination,
-    pub(crate) per_second: u32,
-    pub(crate) again: bool,
-    /// Letters from here on came after it was asked for.
-    pub(crate) until: Offset,
-    pub(crate) created: Timestamp,
-}
-
-/// How far it has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) state: ReplayState,
-    pub(crate) total: u64,
-    pub(crate) replayed: u64,
-    pub(crate) skipped: u64,
-    pub(crate) failed: u64,
-    pub(crate) updated: Timestamp,
-    pub(crate) error: Option<String>,
-}
-
-impl Account {
-    /// Nothing is done yet.
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self {
-            state: ReplayState::Running,
-            total: 0,
-            replayed: 0,
-            skipped: 0,
-            failed: 0,
-            updated: now,
-            error: None,
-        }
-    }
 }
 
 /// A replay, running or not.

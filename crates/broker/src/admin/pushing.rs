@@ -3,12 +3,12 @@
 use domain::Invalid;
 use domain::push::{Endpoint, PushConfig};
 
-use super::Broker;
+use super::Admin;
 use crate::error::{Error, Result};
 
 const ACCOUNT: &str = "push_config.oidc_token.service_account_email";
 
-impl Broker {
+impl Admin {
     /// Refuses a token of an account that may not be named. What is not changed stays as it is.
     pub(super) fn check_account(
         &self,
@@ -47,14 +47,7 @@ impl Broker {
         if has_new_headers {
             details.push_str(", other headers");
         }
-        self.audit("change push", after.name.to_string(), Some(details));
-    }
-
-    /// Why nothing will be pushed to the endpoint of a subscription with these settings, as far as
-    /// that is known now: `None` = nothing speaks against it. Looks the host up.
-    pub async fn endpoint_refusal(&self, settings: &domain::Subscription) -> Option<String> {
-        let push = settings.push.as_ref()?;
-        self.push.endpoint_refusal(&push.endpoint).await
+        self.runtime.audit("change push", after.name.to_string(), Some(details));
     }
 }
 

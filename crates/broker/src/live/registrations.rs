@@ -7,13 +7,13 @@ use domain::live::{Ended, Registry, Settings};
 
 use super::session::Session;
 
-pub(super) struct Book {
+pub(super) struct Registrations {
     pub(super) registry: Registry,
     /// Of every gateway that has subscriptions or a stream.
     sessions: HashMap<Arc<str>, Arc<Session>>,
 }
 
-impl Book {
+impl Registrations {
     pub(super) fn new(settings: Settings) -> Self {
         Self { registry: Registry::new(settings), sessions: HashMap::new() }
     }

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use domain::delivery::{AckStatus, Failed, Failure, Ordering, Readiness};
 use domain::{Moment, Now, Offset, Timestamp};
-use parking_lot::Mutex;
 use storage::TailRead;
 
 use super::looking::Open;
 use super::{State, Subscription};
-use crate::delivery_log::{Blocking, Entry, Gate, Line, News, Outcome};
+use crate::delivery_log::{Blocking, Entry, Line, News, Outcome};
 use crate::figures::{
     EndpointFigures, FifoFigures, Obstacles, Oldest, Pushed, SubscriptionFigures,
 };
@@ -48,6 +47,11 @@ impl Subscription {
         self.pushed.get_or_init(Box::default)
     }
 
+    /// The same; of one that does not push only if it has pushed before.
+    fn pushed_if(&self, is_push: bool) -> Option<&Pushed> {
+        if is_push { Some(self.pushed()) } else { self.pushed.get().map(Box::as_ref) }
+    }
+
     /// The figures at `now`; `endpoint` knows the one of an address that is pushed to.
     pub(crate) fn figures(
         &self,
@@ -63,15 +67,11 @@ impl Subscription {
         let oldest = if backlog > 0 { self.oldest(&mut state, open.first) } else { None };
         let bytes = average.or(oldest.map(|oldest| oldest.bytes)).unwrap_or_default();
         let is_push = state.settings.push.is_some();
-        let known = self.pushed.get().map(Box::as_ref);
-        let pushed = if is_push { Some(self.pushed()) } else { known };
+        let pushed = self.pushed_if(is_push);
         let ordering = state.settings.ordering();
         let is_fifo = ordering == Ordering::Fifo;
         let obstacles = state.obstacles(now, endpoint);
-        let lane_failing_since = match state.blocked {
-            Some(blocked) => Some(blocked.since),
-            None => obstacles.waits.lane_failing_since,
-        };
+        let lane_failing_since = state.lane_failing_since(&obstacles);
         SubscriptionFigures {
             id: self.id,
             name: self.name.clone(),
@@ -95,11 +95,7 @@ impl Subscription {
             has_lanes: ordering != Ordering::None,
             lane_blocked_for: lane_failing_since.map(|since| now.wall.since(since)),
             obstacles,
-            fifo: is_fifo.then(|| FifoFigures {
-                queue_depth: backlog,
-                blocked_for: state.blocked.map(|blocked| now.wall.since(blocked.since)),
-                current_retry_count: state.blocked.map_or(0, |blocked| blocked.failed),
-            }),
+            fifo: is_fifo.then(|| state.fifo_figures(now, backlog)),
         }
     }
 
@@ -148,6 +144,19 @@ impl Subscription {
 }
 
 impl State {
+    fn lane_failing_since(&self, obstacles: &Obstacles) -> Option<Timestamp> {
+        let blocked_since = self.blocked.map(|blocked| blocked.since);
+        blocked_since.or(obstacles.waits.lane_failing_since)
+    }
+
+    fn fifo_figures(&self, now: Now, backlog: u64) -> FifoFigures {
+        FifoFigures {
+            queue_depth: backlog,
+            blocked_for: self.blocked.map(|blocked| now.wall.since(blocked.since)),
+            current_retry_count: self.blocked.map_or(0, |blocked| blocked.failed),
+        }
+    }
+
     fn obstacles(&self, now: Now, endpoint: Option<EndpointFigures>) -> Obstacles {
         Obstacles {
             is_paused: self.settings.paused,
@@ -162,11 +171,6 @@ impl State {
 
 /// Lines in the log.
 impl Subscription {
-    /// How many lines it may have.
-    pub(crate) fn gate(&self) -> &Mutex<Gate> {
-        &self.gate
-    }
-
     /// A line about the record at `offset`.
     pub(super) fn line(&self, offset: Offset, outcome: Outcome) -> Line {
         Line {
@@ -217,7 +221,7 @@ impl Subscription {
                 ..self.line(failed.offset, outcome)
             };
             let line = with_failure(line, Some(failed.failure));
-            self.runtime.delivery_log.add(self, now.moment, Entry::Delivery(line));
+            self.runtime.delivery_log.add(&self.line_limit, now.moment, Entry::Delivery(line));
         }
     }
 
@@ -262,7 +266,7 @@ impl Subscription {
             attempts_max: state.settings.attempts_allowed(),
             news,
         };
-        self.runtime.delivery_log.add(self, now, Entry::Fifo(blocking));
+        self.runtime.delivery_log.add(&self.line_limit, now, Entry::Fifo(blocking));
     }
 
     /// Tells what became of a record that was given up.
@@ -276,7 +280,11 @@ impl Subscription {
     ) {
         let line = Line { publish_time, attempt: Some(attempt), ..self.line(offset, outcome) };
         let line = with_failure(line, failure);
-        self.runtime.delivery_log.add(self, self.runtime.clock.now(), Entry::Delivery(line));
+        self.runtime.delivery_log.add(
+            &self.line_limit,
+            self.runtime.clock.now(),
+            Entry::Delivery(line),
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! A replay at work: letter after letter, in order, no faster than asked.
 //!
-//! There is no cursor: what is left to do is what is selected and not marked, so that a replay
+//! There is no cursor: what is left to do is what is selected and not done, so that a replay
 //! that was cut off goes on where it was.
 
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use domain::letter::{self, ORIGINAL_MESSAGE_ID};
 use domain::replay::{Destination, Pace, in_order};
 use domain::{Offset, Record, SubscriptionId, SubscriptionName, message};
 
-use super::letters::Place;
+use super::letters::LetterBox;
 use super::replay::Run;
-use super::{LetterState, Outgoing};
-use crate::broker::Broker;
+use super::{DeadLetterAdmin, LetterState};
 use crate::error::{Error, Result};
+use crate::handled_letters::Outgoing;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
 
@@ -31,9 +31,9 @@ pub(super) enum Ended {
 
 /// A replay at work.
 pub(super) struct Work<'work> {
-    pub(super) broker: &'work Broker,
+    pub(super) admin: &'work DeadLetterAdmin,
     pub(super) run: &'work Run,
-    pub(super) place: Place,
+    pub(super) letter_box: LetterBox,
 }
 
 /// Where the letters of a subscription go, or why they cannot.
@@ -49,19 +49,19 @@ impl Work<'_> {
     /// Replays what is left. An error ends the replay, unless the server stops.
     pub(super) async fn go(&self) -> Result<Ended> {
         let (from, end) =
-            self.broker.selection_range(&self.place, &self.run.order.selection).await?;
+            self.admin.selection_range(&self.letter_box, &self.run.order.selection).await?;
         let end = end.min(self.run.order.until);
         self.count(from, end).await?;
-        let mut pace = Pace::new(self.run.order.per_second, self.broker.runtime.clock.now());
+        let mut pace = Pace::new(self.run.order.per_second, self.admin.runtime.clock.now());
         let mut at = from;
         loop {
-            self.broker.runtime.check_serving()?;
-            if self.place.topic.is_deleted() {
-                let name = self.place.topic.name();
+            self.admin.runtime.check_serving()?;
+            if self.letter_box.topic().is_deleted() {
+                let name = self.letter_box.topic().name();
                 let why = format!("dead letter topic {name} was deleted");
                 return Err(Error::FailedPrecondition(why));
             }
-            let stretch = self.broker.stretch(&self.place, at, end).await?;
+            let stretch = self.admin.stretch(&self.letter_box, at, end).await?;
             let due = self.pick(stretch.letters);
             if let Some(ended) = self.send_all(due, &mut pace).await? {
                 return Ok(ended);
@@ -77,7 +77,7 @@ impl Work<'_> {
     async fn count(&self, from: Offset, end: Offset) -> Result<()> {
         let (mut at, mut total) = (from, 0);
         loop {
-            let stretch = self.broker.stretch(&self.place, at, end).await?;
+            let stretch = self.admin.stretch(&self.letter_box, at, end).await?;
             let is_selected = |(record, state): &&(Record, LetterState)| {
                 *state != LetterState::Deleted && self.run.order.selection.wants(record)
             };
@@ -95,7 +95,7 @@ impl Work<'_> {
     fn pick(&self, letters: Vec<(Record, LetterState)>) -> Vec<Due> {
         let order = &self.run.order;
         let offsets: Vec<_> = letters.iter().map(|(record, _)| record.offset).collect();
-        let sent = self.place.topic.desk().sent_by(self.run.id, &offsets);
+        let sent = self.letter_box.letters().sent_by(self.run.id, &offsets);
         let mut due = Vec::new();
         let mut skipped = 0;
         for ((record, state), is_sent) in letters.into_iter().zip(sent) {
@@ -115,7 +115,7 @@ impl Work<'_> {
                 skipped += 1;
             }
         }
-        self.run.note(self.broker.runtime.clock.wall(), |account| account.skipped += skipped);
+        self.run.note(self.admin.runtime.clock.wall(), |account| account.skipped += skipped);
         due
     }
 
@@ -129,7 +129,7 @@ impl Work<'_> {
             }
             let step: Vec<_> = due.by_ref().take(pace.step()).collect();
             let sent = self.send(step, &targets).await?;
-            pace.note(self.broker.runtime.clock.now(), sent);
+            pace.note(self.admin.runtime.clock.now(), sent);
         }
         Ok(None)
     }
@@ -140,7 +140,7 @@ impl Work<'_> {
             let changed = self.run.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let clock = &self.broker.runtime.clock;
+            let clock = &self.admin.runtime.clock;
             if self.run.is_cancelled() || pace.due() <= clock.now() {
                 return self.run.is_cancelled();
             }
@@ -179,14 +179,18 @@ impl Work<'_> {
         Ok(sent)
     }
 
-    /// Appends and marks in one commit, once there is room for it.
+    /// Appends and notes in one commit, once there is room for it.
     async fn commit(&self, group: Vec<Outgoing>, target: &Topic) -> Result<usize> {
         self.wait_for_room().await?;
-        let runtime = &self.broker.runtime;
+        let runtime = &self.admin.runtime;
         let (count, again) = (group.len(), self.run.order.again);
         let first = group.first().map(|one| one.offset.to_string()).unwrap_or_default();
-        let desk = self.place.topic.desk();
-        match desk.replay(&runtime.changed, self.run.id, again, group, target) {
+        let append = |outgoing: Vec<Outgoing>, progress| {
+            let messages = outgoing.into_iter().map(|one| (one.message, one.addressee));
+            target.queue_addressed(messages, progress).map(|(_, receipt)| receipt)
+        };
+        let (letters, changed) = (self.letter_box.letters(), &runtime.changed_letters);
+        match letters.replay(changed, (self.run.id, again), group, append) {
             Ok((sent, receipt)) => {
                 if let Some(receipt) = receipt {
                     receipt.await?;
@@ -208,7 +212,7 @@ impl Work<'_> {
 
     /// A full disk only delays a replay.
     async fn wait_for_room(&self) -> Result<()> {
-        let runtime = &self.broker.runtime;
+        let runtime = &self.admin.runtime;
         while !runtime.log.has_room() {
             match runtime.log.room().await {
                 Err(storage::Error::Full) => {
@@ -231,7 +235,7 @@ impl Work<'_> {
     }
 
     fn note_failed(&self, count: u64, message_id: &str, why: &str) {
-        self.run.note(self.broker.runtime.clock.wall(), |account| {
+        self.run.note(self.admin.runtime.clock.wall(), |account| {
             account.failed += count;
             let tell = || format!("dead letter {message_id}: {why}");
             account.error.get_or_insert_with(tell);
@@ -249,7 +253,7 @@ impl Work<'_> {
     }
 
     fn target(&self, name: &SubscriptionName) -> Target {
-        let Ok(subscription) = self.broker.subscription(name) else {
+        let Ok(subscription) = self.admin.registry.subscription(name) else {
             return Err(format!("subscription {name} does not exist; create it to replay"));
         };
         let settings = subscription.settings();
@@ -259,7 +263,7 @@ impl Work<'_> {
         if subscription.topic().is_deleted() {
             return Err(format!("topic {} of subscription {name} is deleted", settings.topic));
         }
-        let rules = crate::settings::delivery(&settings, &self.broker.runtime.options.push);
+        let rules = crate::settings::delivery(&settings, &self.admin.runtime.options.push);
         Ok((subscription, rules))
     }
 

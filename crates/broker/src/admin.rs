@@ -1,0 +1,74 @@
+//! Topics, subscriptions and snapshots: loaded at the start, made, changed and ended.
+
+mod loading;
+mod pushing;
+mod snapshots;
+mod subscriptions;
+mod topics;
+
+pub use loading::check_definition;
+
+use std::sync::Arc;
+
+use storage::{Kind, ProgressStore};
+
+use crate::catalogue::Catalogue;
+use crate::dead_letter_admin::DeadLetterAdmin;
+use crate::error::Resource;
+use crate::live::Live;
+use crate::push::attempts::Attempts;
+use crate::push::scheduler::Scheduler;
+use crate::registry::Registry;
+use crate::runtime::Runtime;
+use crate::schema::Schemas;
+use crate::seek::Seeker;
+use crate::subscription::Notes;
+
+/// How the catalogue names each, and errors do.
+const TOPIC: (Kind, Resource) = (Kind::Topic, Resource::Topic);
+const SUBSCRIPTION: (Kind, Resource) = (Kind::Subscription, Resource::Subscription);
+const SNAPSHOT: (Kind, Resource) = (Kind::Snapshot, Resource::Snapshot);
+
+/// The name under which no new topic's offsets may fall below is kept: offsets of deleted topics
+/// are never used again.
+const OFFSET_FLOOR: &str = "offset-floor";
+
+/// The name under which it is kept when subscriptions were last used: microseconds since 1970 by
+/// subscription id.
+const USED: &str = "subscriptions-used";
+
+/// Changes what there is, and has those who depend on it look again.
+pub(crate) struct Admin {
+    runtime: Arc<Runtime>,
+    notes: Arc<Notes>,
+    registry: Arc<Registry>,
+    catalogue: Arc<Catalogue>,
+    progress: Arc<dyn ProgressStore>,
+    schemas: Arc<Schemas>,
+    seeker: Seeker,
+    dependants: Dependants,
+}
+
+/// Who looks again at what has changed.
+pub(crate) struct Dependants {
+    pub(crate) dead_letters: Arc<DeadLetterAdmin>,
+    pub(crate) push: Arc<Scheduler>,
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) live: Arc<Live>,
+}
+
+impl Admin {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        notes: Arc<Notes>,
+        registry: Arc<Registry>,
+        catalogue: Arc<Catalogue>,
+        progress: Arc<dyn ProgressStore>,
+        schemas: Arc<Schemas>,
+        dependants: Dependants,
+    ) -> Self {
+        let push = Arc::clone(&dependants.push);
+        let seeker = Seeker::new(Arc::clone(&runtime), Arc::clone(&registry), push);
+        Self { runtime, notes, registry, catalogue, progress, schemas, seeker, dependants }
+    }
+}

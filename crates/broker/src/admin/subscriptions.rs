@@ -1,0 +1,240 @@
+//! Subscriptions: made, changed and ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use domain::push::Secret;
+use domain::{SubscriptionName, Timestamp};
+use storage::Kind;
+
+use super::{Admin, SUBSCRIPTION, USED};
+use crate::catalogue::{Ledger, readable};
+use crate::definition::{StoredSubscription, Unreadable};
+use crate::error::{Error, Resource, Result};
+use crate::secret::make_secret;
+use crate::subscription::Subscription;
+
+impl Admin {
+    /// Creates a subscription. It and the place where it starts are on stable storage when this
+    /// returns.
+    pub(crate) async fn create_subscription(
+        self: &Arc<Self>,
+        settings: domain::Subscription,
+    ) -> Result<Arc<Subscription>> {
+        settings.validate()?;
+        self.check_account(None, &settings)?;
+        let admin = Arc::clone(self);
+        let change = async move {
+            let mut ledger = admin.catalogue.lock().await;
+            let name = settings.name.clone();
+            if admin.registry.has_subscription(&name) {
+                return Err(Error::AlreadyExists(Resource::Subscription, name.to_string()));
+            }
+            let topic = admin.registry.topic(&settings.topic)?;
+            let progress = admin.seeker.progress_from(settings.start, &topic).await?;
+            let cursor = progress.cursor();
+            let stored = StoredSubscription { settings, topic: topic.id(), cursor, gone: None };
+            let value = readable(stored.encode(), name.as_str())?;
+            let entry = admin.catalogue.create(SUBSCRIPTION, name.as_str(), value).await?;
+            let used_at = admin.runtime.clock.wall();
+            let subscription = admin.load_subscription(&entry, used_at, &mut ledger).await?;
+            subscription.touch(used_at);
+            // Between what snapshots keep there may be what nothing does.
+            if progress.acked_above_count() > 0 {
+                subscription.seek(|_, _, _| progress)?.await?;
+            }
+            admin.dependants.push.look_at(&subscription);
+            admin.audit_push(None, &subscription.settings());
+            Ok(subscription)
+        };
+        self.catalogue.change(change).await
+    }
+
+    /// Changes a subscription's settings.
+    pub(crate) async fn update_subscription(
+        self: &Arc<Self>,
+        name: &SubscriptionName,
+        change: domain::subscription::Change,
+    ) -> Result<Arc<Subscription>> {
+        let (admin, name) = (Arc::clone(self), name.clone());
+        let change = async move {
+            let mut ledger = admin.catalogue.lock().await;
+            let subscription = admin.registry.subscription(&name)?;
+            let before = subscription.settings();
+            let settings = change.apply(&before)?;
+            admin.check_account(Some(&before), &settings)?;
+            admin.store_settings(&mut ledger, &subscription, settings).await?;
+            admin.audit_push(Some(&before), &subscription.settings());
+            Ok(subscription)
+        };
+        self.catalogue.change(change).await
+    }
+
+    /// Signs the pushes of a subscription with `secret` from now on, or with one that is made, and
+    /// for a day with the one before it too. Returns the new one and when the last secret before
+    /// it ends.
+    pub(crate) async fn rotate_secret(
+        self: &Arc<Self>,
+        name: &SubscriptionName,
+        secret: Option<Secret>,
+    ) -> Result<(Secret, Timestamp)> {
+        let (admin, name) = (Arc::clone(self), name.clone());
+        let secret = secret.map_or_else(make_secret, Ok)?;
+        let change = async move {
+            let mut ledger = admin.catalogue.lock().await;
+            let subscription = admin.registry.subscription(&name)?;
+            let settings = subscription.settings();
+            let Some(signing) = &settings.signing else {
+                let why = format!(
+                    "the pushes of subscription {name} are not signed; set postrider.signing first"
+                );
+                return Err(Error::FailedPrecondition(why));
+            };
+            let now = admin.runtime.clock.wall();
+            let rotated = signing.rotated(secret.clone(), now);
+            let until = rotated.previous_valid_until(now).unwrap_or(now);
+            let settings = domain::Subscription { signing: Some(rotated), ..(*settings).clone() };
+            settings.validate()?;
+            admin.store_settings(&mut ledger, &subscription, settings).await?;
+            admin.runtime.audit("rotate secret", name.to_string(), None);
+            Ok((secret, until))
+        };
+        self.catalogue.change(change).await
+    }
+
+    /// Cuts a subscription off from its topic for good: its backlog is dropped, and whoever asks
+    /// it for messages is refused.
+    pub(crate) async fn detach_subscription(
+        self: &Arc<Self>,
+        name: &SubscriptionName,
+    ) -> Result<()> {
+        let (admin, name) = (Arc::clone(self), name.clone());
+        let change = async move {
+            let mut ledger = admin.catalogue.lock().await;
+            let subscription = admin.registry.subscription(&name)?;
+            let settings = subscription.settings();
+            if settings.detached {
+                return Ok(());
+            }
+            let settings = domain::Subscription { detached: true, ..(*settings).clone() };
+            admin.store_settings(&mut ledger, &subscription, settings).await?;
+            subscription.readers().detach(&subscription);
+            admin.registry.drop_if_unused(subscription.readers());
+            admin.runtime.audit("detach", name.to_string(), None);
+            Ok(subscription.drop_backlog().await.map(drop)?)
+        };
+        self.catalogue.change(change).await
+    }
+
+    /// Stores changed settings and puts them in force.
+    async fn store_settings(
+        &self,
+        ledger: &mut Ledger,
+        subscription: &Arc<Subscription>,
+        settings: domain::Subscription,
+    ) -> Result<()> {
+        let (before, version) = subscription.versioned();
+        let name = before.name.as_str();
+        let stored = StoredSubscription {
+            settings: settings.clone(),
+            topic: subscription.topic().id(),
+            cursor: subscription.first(),
+            gone: subscription.gone_with(&settings),
+        };
+        let value = readable(stored.encode(), name)?;
+        let entry = self.catalogue.update(SUBSCRIPTION, name, value, version).await?;
+        self.note_policy(ledger, Some(&before), Some(&settings));
+        subscription.set_settings(Arc::new(settings), stored.gone, entry.version);
+        self.dependants.push.look_at(subscription);
+        self.plan_expiry(subscription);
+        Ok(())
+    }
+
+    /// Deletes a subscription with its backlog.
+    pub(crate) async fn delete_subscription(
+        self: &Arc<Self>,
+        name: &SubscriptionName,
+    ) -> Result<()> {
+        let (admin, name) = (Arc::clone(self), name.clone());
+        let change = async move {
+            let mut ledger = admin.catalogue.lock().await;
+            let subscription = admin.registry.subscription(&name)?;
+            admin.end_subscription(&mut ledger, &subscription).await?;
+            admin.runtime.audit("delete", name.to_string(), None);
+            Ok(())
+        };
+        self.catalogue.change(change).await
+    }
+
+    /// Deletes a subscription that nobody used for its time. False if somebody did after all.
+    pub(crate) async fn expire_subscription(
+        self: &Arc<Self>,
+        name: &SubscriptionName,
+    ) -> Result<bool> {
+        let (admin, name) = (Arc::clone(self), name.clone());
+        let change = async move {
+            let mut ledger = admin.catalogue.lock().await;
+            let now = admin.runtime.retention_now();
+            let Ok(subscription) = admin.registry.subscription(&name) else { return Ok(false) };
+            if subscription.expires_at(now).is_none_or(|at| at > now) {
+                return Ok(false);
+            }
+            admin.end_subscription(&mut ledger, &subscription).await?;
+            Ok(true)
+        };
+        self.catalogue.change(change).await
+    }
+
+    async fn end_subscription(
+        &self,
+        ledger: &mut Ledger,
+        subscription: &Arc<Subscription>,
+    ) -> Result<()> {
+        let (settings, version) = subscription.versioned();
+        let name = settings.name.as_str();
+        self.catalogue.delete(SUBSCRIPTION, name, version).await?;
+        self.registry.remove_subscription(&settings.name);
+        subscription.mark_deleted();
+        self.dependants.push.look_at(subscription);
+        subscription.readers().detach(subscription);
+        self.note_policy(ledger, Some(&settings), None);
+        self.registry.drop_if_unused(subscription.readers());
+        self.runtime.changed.forget(subscription.id());
+        self.dependants.attempts.forget(subscription.id());
+        Ok(())
+    }
+
+    /// Has the chore look at `subscription` when it expires.
+    pub(super) fn plan_expiry(&self, subscription: &Subscription) {
+        if let Some(at) = subscription.expires_at(self.runtime.clock.wall()) {
+            self.runtime.expiries.plan(at);
+        }
+    }
+
+    /// Saves when every subscription was last used, if that has changed.
+    pub(crate) async fn save_used(&self) -> Result<()> {
+        let mut ledger = self.catalogue.lock().await;
+        if !self.runtime.expiries.take_used() {
+            return Ok(());
+        }
+        let now = self.runtime.clock.wall();
+        let subscriptions = self.registry.all_subscriptions();
+        let used: BTreeMap<u64, u64> = subscriptions
+            .iter()
+            .map(|subscription| (subscription.id().0, subscription.used_at(now).0))
+            .collect();
+        let value = readable(serde_json::to_vec(&used).map_err(Unreadable::Json), USED)?;
+        let store = self.catalogue.store();
+        match store.put(Kind::Mark, USED, Bytes::from(value), ledger.used_version).await {
+            Ok(entry) => {
+                ledger.used_version = Some(entry.version);
+                Ok(())
+            }
+            Err(error) => {
+                self.runtime.expiries.note_use();
+                Err(error.into())
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Counts whose dead letters wait for somebody: reads what comes to dead letter topics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::letter;
+use domain::{OffsetRange, SubscriptionName, Timestamp};
+use storage::ReadLimit;
+
+use crate::error::Result;
+use crate::ranges::union;
+use crate::registry::Registry;
+use crate::runtime::Runtime;
+use crate::source::read_some;
+use crate::subscription::Readers;
+use crate::topic::Topic;
+
+/// This often it is looked which letters are past their retention.
+const LOOK_EVERY: Duration = Duration::from_secs(600);
+
+const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
+
+/// Reads dead letter topics.
+pub(crate) struct Counter {
+    runtime: Arc<Runtime>,
+    registry: Arc<Registry>,
+}
+
+impl Counter {
+    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>) -> Self {
+        Self { runtime, registry }
+    }
+
+    /// Reads on whenever there is something new, for ever.
+    pub(crate) async fn run(self) {
+        let Runtime { clock, new_letters, .. } = &*self.runtime;
+        let mut look_at = clock.now();
+        loop {
+            let is_look = clock.now() >= look_at;
+            if is_look {
+                look_at = clock.now().plus(LOOK_EVERY);
+            }
+            for readers in self.registry.all_readers() {
+                let topic = readers.topic();
+                if topic.is_dead_letter()
+                    && (topic.letters().take_news() || is_look)
+                    && let Err(error) = self.read_on(topic, is_look).await
+                {
+                    let topic = topic.name();
+                    tracing::warn!(%topic, %error, "dead letters could not be counted");
+                }
+            }
+            tokio::select! {
+                () = new_letters.notified() => {}
+                () = clock.sleep_until(look_at) => {}
+            }
+        }
+    }
+
+    async fn read_on(&self, topic: &Topic, is_look: bool) -> Result<()> {
+        let log = &*self.runtime.log;
+        let letters = topic.letters();
+        let known = letters.read();
+        let kept_from = match known {
+            Some(read) if !is_look => read.from,
+            _ => log.offset_at(topic.id(), Timestamp(0)).await?,
+        };
+        let mut at = known.map_or(kept_from, |read| read.to.max(kept_from));
+        let is_known = |name: &SubscriptionName| self.registry.has_subscription(name);
+        if is_look {
+            letters.drop_below(kept_from, is_known);
+        }
+        loop {
+            let batch = read_some(log, topic.id(), at, READ_LIMIT).await?;
+            if batch.covered.is_empty() {
+                return Ok(());
+            }
+            let sources = batch.records.iter().map(|record| {
+                let name = letter::subscription(&record.body).filter(is_known);
+                name.map(|name| (name, record.offset))
+            });
+            let sources: Vec<_> = sources.flatten().collect();
+            at = batch.covered.to;
+            letters.note_read(sources, OffsetRange { from: kept_from, to: at });
+        }
+    }
+}
+
+/// How many dead letters of a subscription nobody has dealt with: they lie in its dead letter
+/// topic, were neither replayed nor deleted, and somebody subscribed to that topic has not acked
+/// them, or nobody is subscribed to it. Zero for one without a dead letter policy.
+///
+/// A letter counts a moment after it came; after a start it may take a while until all do.
+pub(crate) fn letters_waiting(registry: &Registry, name: &SubscriptionName) -> u64 {
+    let Ok(subscription) = registry.subscription(name) else { return 0 };
+    let settings = subscription.settings();
+    let Some(policy) = &settings.dead_letter_policy else { return 0 };
+    let Ok(readers) = registry.readers(&policy.topic) else { return 0 };
+    let letters = readers.topic().letters();
+    let Some(read) = letters.read_for(name) else { return 0 };
+    letters.count(name, open_letters(&readers, read))
+}
+
+/// The parts of `range` whose letters somebody subscribed has not acked, or that lie before
+/// everybody's first.
+fn open_letters(readers: &Readers, range: OffsetRange) -> Vec<OffsetRange> {
+    let readers = readers.subscriptions();
+    let Some(first) = readers.iter().map(|reader| reader.first()).min() else {
+        return vec![range];
+    };
+    let mut open = vec![OffsetRange { from: range.from, to: first.min(range.to) }];
+    for reader in readers {
+        let from = range.from.max(reader.first());
+        open.extend(reader.unsettled_in(OffsetRange { from, to: range.to }));
+    }
+    union(open)
+}

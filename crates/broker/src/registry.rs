@@ -1,0 +1,205 @@
+//! Every topic, subscription and snapshot there is: found, listed, made known and forgotten.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::{ProjectName, SnapshotName, SubscriptionId, SubscriptionName, TopicId, TopicName};
+use parking_lot::RwLock;
+
+use crate::catalogue::{Page, page};
+use crate::error::{Error, Resource, Result};
+use crate::snapshot::Snapshot;
+use crate::subscription::{Readers, Subscription};
+use crate::tail::Tail;
+use crate::topic::Topic;
+
+/// What there is, by name.
+pub(crate) struct Registry {
+    tail: Arc<Tail>,
+    topics: RwLock<BTreeMap<TopicName, Arc<Topic>>>,
+    subscriptions: RwLock<BTreeMap<SubscriptionName, Arc<Subscription>>>,
+    snapshots: RwLock<BTreeMap<SnapshotName, Arc<Snapshot>>>,
+}
+
+impl Registry {
+    /// There is nothing yet; `tail` is told of topics.
+    pub(crate) fn new(tail: Arc<Tail>) -> Self {
+        Self {
+            tail,
+            topics: RwLock::default(),
+            subscriptions: RwLock::default(),
+            snapshots: RwLock::default(),
+        }
+    }
+}
+
+/// Topics.
+impl Registry {
+    /// Makes a living topic known.
+    pub(crate) fn add_topic(&self, readers: Arc<Readers>) {
+        let topic = Arc::clone(readers.topic());
+        self.tail.add(readers);
+        self.topics.write().insert(topic.name().clone(), topic);
+    }
+
+    /// Makes a deleted topic known that somebody still reads.
+    pub(crate) fn add_deleted_topic(&self, readers: Arc<Readers>) {
+        self.tail.add(readers);
+    }
+
+    /// The name is free again. Whoever reads the topic goes on.
+    pub(crate) fn remove_topic(&self, name: &TopicName) {
+        self.topics.write().remove(name);
+    }
+
+    /// Forgets a deleted topic that nobody reads: its log goes with the next trim.
+    pub(crate) fn drop_if_unused(&self, readers: &Readers) {
+        if readers.is_unused() {
+            self.tail.remove(readers.topic().id());
+        }
+    }
+
+    /// The living topic of that name.
+    pub(crate) fn topic(&self, name: &TopicName) -> Result<Arc<Topic>> {
+        let found = self.topics.read().get(name).cloned();
+        found.ok_or_else(|| Error::NotFound(Resource::Topic, name.to_string()))
+    }
+
+    /// The same with its readers.
+    pub(crate) fn readers(&self, name: &TopicName) -> Result<Arc<Readers>> {
+        let found = self.readers_of(self.topic(name)?.id());
+        found.ok_or_else(|| Error::NotFound(Resource::Topic, name.to_string()))
+    }
+
+    /// The readers of the topic of that id, living or deleted.
+    pub(crate) fn readers_of(&self, topic: TopicId) -> Option<Arc<Readers>> {
+        self.tail.get(topic)
+    }
+
+    /// Every topic with its readers, deleted ones that somebody reads included, in order of
+    /// creation.
+    pub(crate) fn all_readers(&self) -> Vec<Arc<Readers>> {
+        self.tail.all()
+    }
+
+    /// Every living topic, in name order.
+    pub(crate) fn living_topics(&self) -> Vec<Arc<Topic>> {
+        self.topics.read().values().cloned().collect()
+    }
+
+    /// Topics of `project` in name order, after the name `after`.
+    pub(crate) fn list_topics(
+        &self,
+        project: &ProjectName,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<Topic> {
+        page(&self.topics.read(), after, limit, |name| name.is_in(project))
+    }
+}
+
+/// Subscriptions.
+impl Registry {
+    pub(crate) fn add_subscription(&self, subscription: Arc<Subscription>) {
+        self.subscriptions.write().insert(subscription.name().clone(), subscription);
+    }
+
+    pub(crate) fn remove_subscription(&self, name: &SubscriptionName) {
+        self.subscriptions.write().remove(name);
+    }
+
+    /// The subscription of that name.
+    pub(crate) fn subscription(&self, name: &SubscriptionName) -> Result<Arc<Subscription>> {
+        let found = self.subscriptions.read().get(name).cloned();
+        found.ok_or_else(|| Error::NotFound(Resource::Subscription, name.to_string()))
+    }
+
+    pub(crate) fn has_subscription(&self, name: &SubscriptionName) -> bool {
+        self.subscriptions.read().contains_key(name)
+    }
+
+    /// Every subscription, in name order.
+    pub(crate) fn all_subscriptions(&self) -> Vec<Arc<Subscription>> {
+        self.subscriptions.read().values().cloned().collect()
+    }
+
+    /// Every subscription by id.
+    pub(crate) fn subscriptions_by_id(&self) -> BTreeMap<SubscriptionId, Arc<Subscription>> {
+        let all = self.all_subscriptions().into_iter();
+        all.map(|subscription| (subscription.id(), subscription)).collect()
+    }
+
+    /// Subscriptions of `project` in name order, after the name `after`.
+    pub(crate) fn list_subscriptions(
+        &self,
+        project: &ProjectName,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<Subscription> {
+        page(&self.subscriptions.read(), after, limit, |name| name.is_in(project))
+    }
+
+    /// The subscriptions on `topic` in name order, after the name `after`.
+    pub(crate) fn list_topic_subscriptions(
+        &self,
+        topic: &Topic,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<Subscription> {
+        let readers = self.readers_of(topic.id());
+        let all = readers.map(|readers| readers.subscriptions()).unwrap_or_default();
+        let by_name =
+            all.into_iter().map(|subscription| (subscription.name().clone(), subscription));
+        page(&by_name.collect(), after, limit, |_| true)
+    }
+}
+
+/// Snapshots.
+impl Registry {
+    pub(crate) fn add_snapshot(&self, snapshot: Arc<Snapshot>) {
+        self.snapshots.write().insert(snapshot.settings().name.clone(), snapshot);
+    }
+
+    pub(crate) fn remove_snapshot(&self, name: &SnapshotName) {
+        self.snapshots.write().remove(name);
+    }
+
+    /// The snapshot of that name.
+    pub(crate) fn snapshot(&self, name: &SnapshotName) -> Result<Arc<Snapshot>> {
+        let found = self.snapshots.read().get(name).cloned();
+        found.ok_or_else(|| Error::NotFound(Resource::Snapshot, name.to_string()))
+    }
+
+    pub(crate) fn has_snapshot(&self, name: &SnapshotName) -> bool {
+        self.snapshots.read().contains_key(name)
+    }
+
+    /// Every snapshot, in name order.
+    pub(crate) fn all_snapshots(&self) -> Vec<Arc<Snapshot>> {
+        self.snapshots.read().values().cloned().collect()
+    }
+
+    /// Snapshots of `project` in name order, after the name `after`.
+    pub(crate) fn list_snapshots(
+        &self,
+        project: &ProjectName,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<Snapshot> {
+        page(&self.snapshots.read(), after, limit, |name| name.is_in(project))
+    }
+
+    /// The snapshots of subscriptions on `topic` in name order, after the name `after`.
+    pub(crate) fn list_topic_snapshots(
+        &self,
+        topic: &Topic,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<Snapshot> {
+        let known = self.snapshots.read();
+        // One that is being made is not known yet.
+        let of_topic = known.iter().filter(|(_, snapshot)| snapshot.topic().id() == topic.id());
+        let by_name = of_topic.map(|(name, snapshot)| (name.clone(), Arc::clone(snapshot)));
+        page(&by_name.collect(), after, limit, |_| true)
+    }
+}

@@ -12,13 +12,13 @@ use domain::delivery::{Exhausted, Failure};
 use domain::{DeadLetterPolicy, Message, Record, Timestamp};
 use storage::Commit;
 
-use crate::delivery_log::Outcome as Told;
+use crate::delivery_log::DeliveryOutcome as Told;
 use crate::error::{Error, Resource, Result};
 use crate::push::attempts::Attempts;
 use crate::registry::Registry;
 use crate::runtime::LogAccess;
 use crate::source::{Found, find};
-use crate::subscription::{Job, Notes, Outcome, Subscription};
+use crate::subscription::{Job, JobOutcome, Notes, Subscription};
 use crate::topic::Topic;
 use letter::Reason;
 
@@ -70,13 +70,17 @@ impl Forwarder {
         }
     }
 
-    async fn confirm(&self, subscription: &Subscription, outcome: Result<Outcome>) -> Result<()> {
+    async fn confirm(
+        &self,
+        subscription: &Subscription,
+        outcome: Result<JobOutcome>,
+    ) -> Result<()> {
         let receipt = match outcome? {
-            Outcome::Settled(Some(receipt)) => receipt,
-            Outcome::Settled(None) | Outcome::AlreadySettled => {
+            JobOutcome::Settled(Some(receipt)) => receipt,
+            JobOutcome::Settled(None) | JobOutcome::AlreadySettled => {
                 self.access.log.commit(Commit::barrier())
             }
-            Outcome::NotExhausted => {
+            JobOutcome::NotExhausted => {
                 let name = subscription.name().to_string();
                 return Err(Error::Contended(Resource::Subscription, name));
             }
@@ -84,7 +88,7 @@ impl Forwarder {
         Ok(receipt.await.map(drop)?)
     }
 
-    async fn settle(&self, job: &Job) -> Result<Outcome> {
+    async fn settle(&self, job: &Job) -> Result<JobOutcome> {
         self.access.check_serving()?;
         let (subscription, exhausted) = (&job.subscription, &job.exhausted);
         let log = &*self.access.log;
@@ -111,7 +115,7 @@ impl Forwarder {
         job: &Job,
         record: &Record,
         policy: &DeadLetterPolicy,
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let subscription = &job.subscription;
         let forwarded = match self.prepare(job, record, policy).await {
             Ok((topic, message)) => {
@@ -129,10 +133,10 @@ impl Forwarder {
             Err(error) if self.access.check_serving().is_ok() => {
                 fail(job, error.to_string(), error)
             }
-            Ok(Outcome::Settled(receipt)) => {
+            Ok(JobOutcome::Settled(receipt)) => {
                 let failure = job.exhausted.failure.clone();
                 tell(job, Some(record.publish_time), failure, Told::DeadLettered);
-                Ok(Outcome::Settled(receipt))
+                Ok(JobOutcome::Settled(receipt))
             }
             other => other,
         }
@@ -158,7 +162,7 @@ impl Forwarder {
 
 /// It could not be forwarded: one that an operator gave up stays as it is, any other is tried
 /// once more.
-fn fail(job: &Job, why: String, error: Error) -> Result<Outcome> {
+fn fail(job: &Job, why: String, error: Error) -> Result<JobOutcome> {
     if job.skip.is_some() {
         return Err(error);
     }
@@ -166,7 +170,7 @@ fn fail(job: &Job, why: String, error: Error) -> Result<Outcome> {
 }
 
 /// It is tried once more, and `why` it could not go is told.
-fn spare(job: &Job, why: String) -> Result<Outcome> {
+fn spare(job: &Job, why: String) -> Result<JobOutcome> {
     let message = Some(Arc::from(why.as_str()));
     let failure = Failure { message, ..Failure::of("dead_letter") };
     let outcome = job.subscription.spare_exhausted(job.exhausted.offset, why);
@@ -175,14 +179,14 @@ fn spare(job: &Job, why: String) -> Result<Outcome> {
 }
 
 /// Drops a record that can go nowhere, and tells so.
-fn give_up(job: &Job, found: Found) -> Result<Outcome> {
+fn give_up(job: &Job, found: Found) -> Result<JobOutcome> {
     let published = match found {
         Found::Record(record) => Some(record.publish_time),
         Found::Damaged | Found::Gap => None,
     };
     let offset = job.exhausted.offset;
     let outcome = job.subscription.drop_exhausted(offset, job.lane(), job.urgency());
-    if matches!(outcome, Ok(Outcome::Settled(_))) {
+    if matches!(outcome, Ok(JobOutcome::Settled(_))) {
         tell(job, published, job.exhausted.failure.clone(), Told::Dropped);
     }
     outcome

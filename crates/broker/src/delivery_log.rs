@@ -36,7 +36,7 @@ const ERROR_BYTES_MAX: usize = 1_024;
 
 /// What became of a delivery, in the words of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DeliveryOutcome {
     /// Acked.
     Applied,
     /// Acked again, though settled before.
@@ -53,7 +53,7 @@ pub(crate) enum Outcome {
     Dropped,
 }
 
-impl Outcome {
+impl DeliveryOutcome {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Applied => "applied",
@@ -83,14 +83,14 @@ impl Outcome {
 
 /// One delivery, as the log tells it.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LogLine {
     pub(crate) subscription: SubscriptionName,
     pub(crate) topic: TopicName,
     pub(crate) offset: Offset,
     /// `None` = not known any more.
     pub(crate) publish_time: Option<Timestamp>,
     pub(crate) attempt: Option<u32>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DeliveryOutcome,
     /// The status of an endpoint's answer.
     pub(crate) http_status: Option<u16>,
     /// What a consumer did who pulls.
@@ -98,7 +98,7 @@ pub(crate) struct Line {
     pub(crate) failure: Option<Failure>,
 }
 
-impl Line {
+impl LogLine {
     /// Why it failed, in words of our own: what an endpoint answered may hold what it was sent.
     fn error(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
@@ -120,7 +120,7 @@ impl Line {
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     /// A delivery.
-    Delivery(Line),
+    Delivery(LogLine),
     /// A FIFO subscription, and what blocks it.
     Fifo(Blocking),
     /// So many failed deliveries of a subscription were not told.
@@ -190,7 +190,7 @@ impl DeliveryLog {
     }
 
     /// Writes a line about what went well, at once. Not to be called under a lock.
-    pub(crate) fn tell(&self, line: &Line) {
+    pub(crate) fn tell(&self, line: &LogLine) {
         self.write(&Entry::Delivery(line.clone()));
     }
 
@@ -256,9 +256,11 @@ impl DeliveryLog {
         }
     }
 
-    fn write_line(&self, line: &Line) {
-        let is_well =
-            matches!(line.outcome, Outcome::Applied | Outcome::Duplicate | Outcome::StaleIgnored);
+    fn write_line(&self, line: &LogLine) {
+        let is_well = matches!(
+            line.outcome,
+            DeliveryOutcome::Applied | DeliveryOutcome::Duplicate | DeliveryOutcome::StaleIgnored
+        );
         let LogOptions { service, env, version, .. } = &self.options;
         let published = line.publish_time.map(rfc3339::text);
         let error = line.error();
@@ -281,7 +283,7 @@ impl DeliveryLog {
                     error_type = line.failure.as_ref().map(|failure| failure.class),
                     error_code = line.failure.as_ref().and_then(|failure| failure.status),
                     error = error.as_deref(),
-                    retryable = line.outcome == Outcome::Retry,
+                    retryable = line.outcome == DeliveryOutcome::Retry,
                     "{}",
                     line.outcome.text()
                 )

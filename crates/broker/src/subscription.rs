@@ -27,7 +27,7 @@ use parking_lot::{Mutex, MutexGuard};
 use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
-pub(crate) use jobs::{Job, Outcome};
+pub(crate) use jobs::{Job, JobOutcome};
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use notes::Notes;
 pub(crate) use readers::Readers;

@@ -13,8 +13,8 @@ use domain::delivery::ConsumerId;
 /// Who waits on a subscription. Each consumer waits at most once.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    records: Line,
-    disk: Line,
+    records: Queue,
+    disk: Queue,
     room: BTreeMap<ConsumerId, Waker>,
     /// Called, and did not ask since.
     called: Vec<Noted>,
@@ -26,7 +26,7 @@ pub(crate) struct Waiters {
 
 /// Consumers in the order in which they came.
 #[derive(Default)]
-struct Line {
+struct Queue {
     by_turn: BTreeMap<u64, (ConsumerId, Waker)>,
     turns: BTreeMap<ConsumerId, u64>,
     next_turn: u64,
@@ -195,7 +195,7 @@ fn seen_before(noted: &mut Vec<Noted>) -> Vec<ConsumerId> {
     seen
 }
 
-impl Line {
+impl Queue {
     fn join(&mut self, consumer: ConsumerId, waker: &Waker) {
         let turn = *self.turns.entry(consumer).or_insert(self.next_turn);
         self.next_turn = self.next_turn.max(turn + 1);

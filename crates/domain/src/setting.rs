@@ -65,7 +65,8 @@ pub type SetPart<C> = fn(&mut C, &str, &str, &Value) -> Result<(), Invalid>;
 pub enum Set<S: 'static, C: 'static> {
     /// By itself. The text is how the field is called in errors.
     Alone(fn(&mut S, &str, &Value) -> Result<(), Invalid>),
-    /// Together with others, which a change `C` joins.
+    /// Together with others, which a change `C` joins. It is not stored by its path: give it a
+    /// field in the stored form.
     Joined {
         /// The whole.
         whole: fn(&mut C, &str, &Value) -> Result<(), Invalid>,

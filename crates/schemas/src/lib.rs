@@ -22,6 +22,6 @@ mod validator;
 pub use compiled::{Compiled, Encoding, Kind};
 pub use error::{Error, Status};
 pub use name::{DELETED_SCHEMA, RevisionId, RevisionName};
-pub use problem::{Place, Problem};
+pub use problem::{Location, Problem};
 pub use schema::{Revision, Schema};
 pub use validator::{Bound, Rejection, Settings, Validator};

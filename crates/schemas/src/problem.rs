@@ -11,12 +11,12 @@ pub struct Problem {
     /// What is wrong, lower case, no final stop.
     pub what: String,
     /// Where.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// Where in a definition or a message. Whatever is not known is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Line and column of a text, both from 1.
     pub line: Option<(usize, usize)>,
     /// Byte of a binary message, from 0.
@@ -28,7 +28,7 @@ pub struct Place {
 impl Problem {
     /// A problem of the whole.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: shortened(what.into()), place: Place::default() }
+        Self { what: shortened(what.into()), place: Location::default() }
     }
 
     /// A problem at a line and column, both from 1.

@@ -16,7 +16,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::api::{About, Api, Backups};
 use crate::audit::{self, AuditFile};
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::descriptors::Descriptors;
 use crate::engine::{self, Closer, Recovery};
 use crate::gate::Gate;
@@ -214,7 +214,7 @@ fn about(
     started_at: domain::Timestamp,
     (connections, descriptors): (Connections, Descriptors),
 ) -> About {
-    let is_disk = config.engine == config::Engine::Disk;
+    let is_disk = config.engine.has_folder();
     About {
         started_at,
         started,
@@ -236,7 +236,7 @@ fn metrics(
         started_at: clock.wall(),
         recovery: started.opening,
         recovered: started.recovery.map_or(0, |recovery| recovery.records),
-        folder: (config.engine == config::Engine::Disk).then(|| config.data_dir.clone()),
+        folder: config.engine.has_folder().then(|| config.data_dir.clone()),
         own_max: config.metrics.subscriptions_max,
     };
     let (broker, streams) = (Arc::clone(api.broker()), Arc::clone(api.open_streams()));
@@ -249,7 +249,7 @@ fn metrics(
 fn options(config: &Config, address: SocketAddr) -> broker::Options {
     let plain = broker::Options::default();
     // Without the disk engine there is no folder to keep anything in.
-    let folder = (config.engine == config::Engine::Disk).then_some(config.data_dir.as_path());
+    let folder = config.engine.has_folder().then_some(config.data_dir.as_path());
     broker::Options {
         progress_flush: config.storage.progress_flush,
         dead_letter_retention: config.dead_letter.retention,

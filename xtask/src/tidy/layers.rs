@@ -31,7 +31,7 @@ const LAYERS: [&[&str]; 7] = [
     &["catalogue", "runtime"],
     // What there is.
     &["consumer", "registry", "schema", "snapshot", "subscription", "tail", "topic"],
-    // What is done with it, and the chores.
+    // What is done with it.
     &["dead_letter", "dead_letter_admin", "live", "peek", "push", "seek"],
     // What changes or watches all of it.
     &["admin", "alerts", "maintenance", "status"],

@@ -211,7 +211,7 @@ impl Pusher {
         let now = self.shared.runtime.now();
         let mut is_done = self.settle(outcomes, now, context);
         while !self.is_draining && self.outgoing.len() < REQUESTS_MAX {
-            if !self.leaves_to(driver) {
+            if !self.is_next_for(driver) {
                 self.wake_least_busy();
                 break;
             }
@@ -244,7 +244,7 @@ impl Pusher {
     }
 
     /// Whether the next request is for this driver: each has about as many.
-    fn leaves_to(&self, driver: &Arc<Driver>) -> bool {
+    fn is_next_for(&self, driver: &Arc<Driver>) -> bool {
         let part = self.flights.len().div_ceil(self.drivers.len().max(1));
         let own = self.drivers.iter().find(|busy| busy.driver.number == driver.number);
         self.drivers.len() <= 1 || own.is_some_and(|own| own.in_flight < part + DRIVER_SLACK)

@@ -9,7 +9,7 @@ use storage::{Commit, Receipt, Urgency};
 
 use super::reporting::told;
 use super::{State, Subscription};
-use crate::delivery_log::{DeliveryLog, Line, Outcome};
+use crate::delivery_log::{DeliveryLog, DeliveryOutcome, LogLine};
 use crate::error::Result;
 
 /// What became of a call's ack ids.
@@ -53,7 +53,7 @@ impl Subscription {
     fn ack_all(
         self: &Arc<Self>,
         ids: &[AckId],
-        lines: &mut Option<Vec<Line>>,
+        lines: &mut Option<Vec<LogLine>>,
     ) -> Result<(AckReport, Option<Receipt>)> {
         self.runtime.check_serving()?;
         let now = self.runtime.now();
@@ -87,18 +87,18 @@ impl Subscription {
         id: &AckId,
         end: Offset,
         effects: &mut Effects,
-        lines: &mut Option<Vec<Line>>,
+        lines: &mut Option<Vec<LogLine>>,
     ) -> AckStatus {
         let line = lines.as_ref().map(|_| self.acked_line(state, id.offset(), "ack"));
         let status = state.delivery.ack(now.moment, id, end, effects);
         state.counts.note_ack(status);
-        let line = line.map(|line| Line { outcome: told(status), ..line });
+        let line = line.map(|line| LogLine { outcome: told(status), ..line });
         lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
         status
     }
 
     /// Not under the lock: whoever writes may have to wait.
-    fn tell_all(&self, lines: Option<Vec<Line>>) {
+    fn tell_all(&self, lines: Option<Vec<LogLine>>) {
         lines.iter().flatten().for_each(|line| self.runtime.delivery_log.tell(line));
     }
 
@@ -106,7 +106,7 @@ impl Subscription {
         self: &Arc<Self>,
         ids: &[AckId],
         deadline: Duration,
-        lines: &mut Option<Vec<Line>>,
+        lines: &mut Option<Vec<LogLine>>,
     ) -> Result<(AckReport, Option<Receipt>)> {
         self.runtime.check_serving()?;
         let now = self.runtime.now();
@@ -127,7 +127,7 @@ impl Subscription {
             }
             if let Some(lines) = lines.as_mut().filter(|_| is_late && deadline.is_zero()) {
                 let line = self.acked_line(&state, id.offset(), "nack");
-                lines.push(Line { outcome: Outcome::StaleIgnored, ..line });
+                lines.push(LogLine { outcome: DeliveryOutcome::StaleIgnored, ..line });
             }
         }
         let urgency = if exactly_once { Urgency::Durable } else { Urgency::Ride };

@@ -6,7 +6,7 @@ use domain::delivery::Effects;
 use domain::{Message, Offset, OffsetRange, ProgressChange};
 use storage::{Receipt, Urgency};
 
-use super::jobs::Outcome;
+use super::jobs::JobOutcome;
 use super::{State, Subscription};
 use crate::error::Result;
 use crate::topic::Topic;
@@ -24,7 +24,7 @@ impl Subscription {
         lane: Option<&str>,
         topic: &Topic,
         message: Message,
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let mut state = self.lock_attached()?;
         let policy = state.settings.dead_letter_policy.as_ref();
         let is_policy = policy.is_some_and(|policy| policy.topic == *topic.name());
@@ -40,7 +40,7 @@ impl Subscription {
         // What else this settles rides behind that commit: the order of frames stays that of
         // states.
         drop(self.settle_locked(&mut state, offset, Urgency::Ride));
-        Ok(Outcome::Settled(Some(receipt)))
+        Ok(JobOutcome::Settled(Some(receipt)))
     }
 
     /// Settles an exhausted record, or one that blocks `lane`.
@@ -49,12 +49,12 @@ impl Subscription {
         offset: Offset,
         lane: Option<&str>,
         urgency: Urgency,
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let mut state = self.lock_attached()?;
         if !state.is_given_up(offset, lane) {
             return Ok(state.not_exhausted(offset));
         }
-        Ok(Outcome::Settled(self.settle_locked(&mut state, offset, urgency)))
+        Ok(JobOutcome::Settled(self.settle_locked(&mut state, offset, urgency)))
     }
 
     /// Settles such a record that nobody will get.
@@ -63,7 +63,7 @@ impl Subscription {
         offset: Offset,
         lane: Option<&str>,
         urgency: Urgency,
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let mut state = self.lock_attached()?;
         // A policy that was given in the meantime has asked for it to be forwarded already.
         let has_policy = lane.is_none() && state.settings.dead_letter_policy.is_some();
@@ -72,7 +72,7 @@ impl Subscription {
         }
         let receipt = self.settle_locked(&mut state, offset, urgency);
         state.dead_letters.dropped += 1;
-        Ok(Outcome::Settled(receipt))
+        Ok(JobOutcome::Settled(receipt))
     }
 
     fn settle_locked(
@@ -95,7 +95,7 @@ impl Subscription {
         self: &Arc<Self>,
         offset: Offset,
         error: String,
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let now = self.runtime.now();
         let mut effects = Effects::default();
         let mut state = self.lock_attached()?;
@@ -104,7 +104,7 @@ impl Subscription {
         }
         state.delivery.spare(now, offset, &mut effects);
         drop(self.finish(&mut state, effects, Urgency::Ride));
-        Ok(Outcome::NotExhausted)
+        Ok(JobOutcome::NotExhausted)
     }
 }
 
@@ -119,11 +119,11 @@ impl State {
         delivery.is_exhausted(offset) || lane.is_some_and(blocks)
     }
 
-    fn not_exhausted(&self, offset: Offset) -> Outcome {
+    fn not_exhausted(&self, offset: Offset) -> JobOutcome {
         if self.delivery.progress().is_acked(offset) {
-            Outcome::AlreadySettled
+            JobOutcome::AlreadySettled
         } else {
-            Outcome::NotExhausted
+            JobOutcome::NotExhausted
         }
     }
 }

@@ -114,7 +114,7 @@ impl Trouble {
 }
 
 /// What became of a record.
-pub(crate) enum Outcome {
+pub(crate) enum JobOutcome {
     /// It is settled for good when the receipt, if there is one, says so.
     Settled(Option<Receipt>),
     /// It was settled before.

@@ -10,7 +10,7 @@ use storage::Urgency;
 
 use super::reporting::told;
 use super::{State, Subscription};
-use crate::delivery_log::{DeliveryLog, Line};
+use crate::delivery_log::{DeliveryLog, LogLine};
 use crate::error::Result;
 
 impl Subscription {
@@ -46,7 +46,7 @@ impl Subscription {
                     let line = lines.as_ref().map(|_| self.line_of_push(&state, &id, status));
                     let acked = state.delivery.ack(now.moment, &id, end, &mut effects);
                     state.counts.note_ack(acked);
-                    let line = line.map(|line| Line { outcome: told(acked), ..line });
+                    let line = line.map(|line| LogLine { outcome: told(acked), ..line });
                     lines.iter_mut().for_each(|lines| lines.extend(line.clone()));
                 }
                 Settlement::Fail(failure) => {
@@ -65,9 +65,9 @@ impl Subscription {
         }
     }
 
-    fn line_of_push(&self, state: &State, id: &AckId, status: u16) -> Line {
+    fn line_of_push(&self, state: &State, id: &AckId, status: u16) -> LogLine {
         let line = self.acked_line(state, id.offset(), "ack");
-        Line { ack_action: None, http_status: Some(status), ..line }
+        LogLine { ack_action: None, http_status: Some(status), ..line }
     }
 
     /// How many records could be leased now; fewer than `enough` and `consumer` stands in line

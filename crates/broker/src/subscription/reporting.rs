@@ -9,7 +9,7 @@ use storage::TailRead;
 
 use super::looking::Open;
 use super::{State, Subscription};
-use crate::delivery_log::{Blocking, Entry, Line, News, Outcome};
+use crate::delivery_log::{Blocking, DeliveryOutcome, Entry, LogLine, News};
 use crate::figures::{
     EndpointFigures, FifoFigures, Obstacles, Oldest, Pushed, SubscriptionFigures,
 };
@@ -172,8 +172,8 @@ impl State {
 /// Lines in the log.
 impl Subscription {
     /// A line about the record at `offset`.
-    pub(super) fn line(&self, offset: Offset, outcome: Outcome) -> Line {
-        Line {
+    pub(super) fn line(&self, offset: Offset, outcome: DeliveryOutcome) -> LogLine {
+        LogLine {
             subscription: self.name.clone(),
             topic: self.topic.name().clone(),
             offset,
@@ -187,13 +187,18 @@ impl Subscription {
     }
 
     /// A line about an ack, made before it takes effect.
-    pub(super) fn acked_line(&self, state: &State, offset: Offset, action: &'static str) -> Line {
+    pub(super) fn acked_line(
+        &self,
+        state: &State,
+        offset: Offset,
+        action: &'static str,
+    ) -> LogLine {
         let leased = state.delivery.leased(offset);
-        Line {
+        LogLine {
             publish_time: leased.map(|(_, publish_time)| publish_time),
             attempt: leased.map(|(attempt, _)| attempt),
             ack_action: Some(action),
-            ..self.line(offset, Outcome::Applied)
+            ..self.line(offset, DeliveryOutcome::Applied)
         }
     }
 
@@ -210,12 +215,12 @@ impl Subscription {
                 self.note_blocked(state, now, &failed);
             }
             let outcome = match failed.readiness {
-                Readiness::Ready | Readiness::BackingOff(_) => Outcome::Retry,
-                Readiness::Halted => Outcome::Poison,
+                Readiness::Ready | Readiness::BackingOff(_) => DeliveryOutcome::Retry,
+                Readiness::Halted => DeliveryOutcome::Poison,
                 // Whoever forwards or drops it tells what became of it.
                 Readiness::Exhausted(_) => continue,
             };
-            let line = Line {
+            let line = LogLine {
                 publish_time: Some(failed.publish_time),
                 attempt: Some(failed.attempt),
                 ..self.line(failed.offset, outcome)
@@ -276,9 +281,9 @@ impl Subscription {
         attempt: u32,
         publish_time: Option<Timestamp>,
         failure: Option<Failure>,
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
     ) {
-        let line = Line { publish_time, attempt: Some(attempt), ..self.line(offset, outcome) };
+        let line = LogLine { publish_time, attempt: Some(attempt), ..self.line(offset, outcome) };
         let line = with_failure(line, failure);
         self.runtime.delivery_log.add(
             &self.line_limit,
@@ -288,18 +293,18 @@ impl Subscription {
     }
 }
 
-fn with_failure(line: Line, failure: Option<Failure>) -> Line {
+fn with_failure(line: LogLine, failure: Option<Failure>) -> LogLine {
     let class = failure.as_ref().map(|failure| failure.class);
     let ack_action = class.filter(|class| ["nack", "expired"].contains(class));
     let http_status = failure.as_ref().and_then(|failure| failure.status);
-    Line { http_status, ack_action, failure, ..line }
+    LogLine { http_status, ack_action, failure, ..line }
 }
 
 /// What an ack came to, in the words of the log.
-pub(super) fn told(status: AckStatus) -> Outcome {
+pub(super) fn told(status: AckStatus) -> DeliveryOutcome {
     match status {
-        AckStatus::Settled | AckStatus::Provisional => Outcome::Applied,
-        AckStatus::AlreadySettled => Outcome::Duplicate,
-        AckStatus::Stale | AckStatus::Foreign | AckStatus::Beyond => Outcome::StaleIgnored,
+        AckStatus::Settled | AckStatus::Provisional => DeliveryOutcome::Applied,
+        AckStatus::AlreadySettled => DeliveryOutcome::Duplicate,
+        AckStatus::Stale | AckStatus::Foreign | AckStatus::Beyond => DeliveryOutcome::StaleIgnored,
     }
 }

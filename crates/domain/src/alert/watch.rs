@@ -110,7 +110,7 @@ impl Watch {
 }
 
 /// What the levels of a rule come to with one sample.
-struct Outcome {
+struct Judgement {
     state: State,
     level: Level,
     value: f64,
@@ -128,7 +128,7 @@ impl RuleWatch {
     ) -> Option<Transition> {
         self.levels.resize_with(rule.levels.len(), LevelWatch::default);
         let mut calm = CALM;
-        let mut outcome: Option<Outcome> = None;
+        let mut outcome: Option<Judgement> = None;
         for (watch, level) in self.levels.iter_mut().zip(rule.levels) {
             let Some(level) = settings.level(rule.name, level) else {
                 watch.forget();
@@ -148,7 +148,7 @@ impl RuleWatch {
         &mut self,
         rule: RuleName,
         now: Now,
-        outcome: Option<Outcome>,
+        outcome: Option<Judgement>,
         calm: Duration,
     ) -> Option<Transition> {
         let firing = self.alert.as_ref().filter(|alert| alert.state == State::Firing);
@@ -173,8 +173,8 @@ impl RuleWatch {
     }
 
     /// The outcome is what the alert is from now on.
-    fn take(&mut self, rule: RuleName, now: Now, outcome: &Outcome) -> Option<Transition> {
-        let Outcome { state, level, value, held } = *outcome;
+    fn take(&mut self, rule: RuleName, now: Now, outcome: &Judgement) -> Option<Transition> {
+        let Judgement { state, level, value, held } = *outcome;
         let severity = level.severity;
         let before = self.alert;
         let since = before.map_or_else(|| now.wall.minus(held), |before| before.since);
@@ -197,7 +197,7 @@ impl RuleWatch {
     }
 }
 
-impl Outcome {
+impl Judgement {
     /// What fires weighs more than what is pending. Of what fires, the worst; of what is pending,
     /// that which fires first.
     fn weighs_more(&self, other: &Self) -> bool {
@@ -215,7 +215,7 @@ impl Outcome {
 }
 
 impl LevelWatch {
-    fn look(&mut self, now: Moment, sample: &Sample, level: Level) -> Option<Outcome> {
+    fn look(&mut self, now: Moment, sample: &Sample, level: Level) -> Option<Judgement> {
         let value = level.value(now, sample, &mut self.history);
         if value <= level.bound() {
             self.since = None;
@@ -223,7 +223,7 @@ impl LevelWatch {
         }
         let held = now.since(*self.since.get_or_insert(now));
         let state = if held >= level.lasting() { State::Firing } else { State::Pending };
-        Some(Outcome { state, level, value, held })
+        Some(Judgement { state, level, value, held })
     }
 
     fn forget(&mut self) {

@@ -28,7 +28,7 @@ pub(crate) struct Wheel {
     present: u64,
     /// The bucket that begins at the present. It is emptied before another one is looked at: what
     /// it held and was inserted again may come before the rest of it.
-    begun: Option<Place>,
+    begun: Option<Bucket>,
     /// As many as the farthest key needed so far.
     levels: Vec<Level>,
     /// By key.
@@ -48,11 +48,11 @@ struct Link {
     before: u32,
     after: u32,
     /// Where the key is; `None` = not in the wheel.
-    place: Option<Place>,
+    place: Option<Bucket>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Bucket {
     level: u8,
     bucket: u8,
 }
@@ -134,17 +134,17 @@ impl Wheel {
     /// A bucket's level is the highest group of six bits in which its tick differs from the
     /// present. So every bucket of a level is later than all of the levels below, and within a
     /// level later buckets have higher numbers: the next one is found by looking at bits.
-    fn place_of(&self, tick: u64) -> Place {
+    fn place_of(&self, tick: u64) -> Bucket {
         let differing = (tick ^ self.present) | 1;
         let level = (u64::BITS - 1 - differing.leading_zeros()) / LEVEL_BITS;
         let bucket = (tick >> (level * LEVEL_BITS)) & (BUCKETS as u64 - 1);
         #[expect(clippy::cast_possible_truncation, reason = "at most 10 levels of 64 buckets")]
         {
-            Place { level: level as u8, bucket: bucket as u8 }
+            Bucket { level: level as u8, bucket: bucket as u8 }
         }
     }
 
-    fn next_bucket(&self) -> Option<(u64, Place)> {
+    fn next_bucket(&self) -> Option<(u64, Bucket)> {
         if let Some(place) = self.begun
             && let Some(level) = self.levels.get(usize::from(place.level))
             && level.occupied & 1 << place.bucket != 0
@@ -160,14 +160,14 @@ impl Wheel {
         let shift = u32::from(level) * LEVEL_BITS;
         let above = self.present.checked_shr(shift + LEVEL_BITS).unwrap_or(0);
         let start = (above << LEVEL_BITS | u64::from(bucket)) << shift;
-        Some((start, Place { level, bucket }))
+        Some((start, Bucket { level, bucket }))
     }
 
-    fn head_mut(&mut self, place: Place) -> Option<&mut u32> {
+    fn head_mut(&mut self, place: Bucket) -> Option<&mut u32> {
         self.levels.get_mut(usize::from(place.level))?.heads.get_mut(usize::from(place.bucket))
     }
 
-    fn set_head(&mut self, place: Place, key: u32) {
+    fn set_head(&mut self, place: Bucket, key: u32) {
         if let Some(head) = self.head_mut(place) {
             *head = key;
         }

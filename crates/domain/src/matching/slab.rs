@@ -5,14 +5,14 @@ const PIECE: usize = 1_024;
 /// A table whose places are used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
-    pieces: Vec<Vec<Place<T>>>,
+    pieces: Vec<Vec<Slot<T>>>,
     /// The place to use next; `None` = a new one.
     free: Option<u32>,
     len: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Place<T> {
+enum Slot<T> {
     Taken(T),
     Free(Option<u32>),
 }
@@ -41,10 +41,10 @@ impl<T> Slab<T> {
         if let Some(number) = self.free
             && let Some(place) = self.place_mut(number)
         {
-            let before = std::mem::replace(place, Place::Taken(value));
+            let before = std::mem::replace(place, Slot::Taken(value));
             self.free = match before {
-                Place::Free(next) => next,
-                Place::Taken(_) => None,
+                Slot::Free(next) => next,
+                Slot::Taken(_) => None,
             };
             return number;
         }
@@ -54,14 +54,14 @@ impl<T> Slab<T> {
     fn push(&mut self, value: T) -> u32 {
         let number = self.bound();
         match self.pieces.last_mut() {
-            Some(last) if last.len() < PIECE => last.push(Place::Taken(value)),
+            Some(last) if last.len() < PIECE => last.push(Slot::Taken(value)),
             _ => {
                 let mut piece = Vec::new();
                 // The first piece grows as needed: most tables stay small.
                 if !self.pieces.is_empty() {
                     piece.reserve_exact(PIECE);
                 }
-                piece.push(Place::Taken(value));
+                piece.push(Slot::Taken(value));
                 self.pieces.push(piece);
             }
         }
@@ -71,25 +71,25 @@ impl<T> Slab<T> {
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let number = number as usize;
         match self.pieces.get(number / PIECE)?.get(number % PIECE)? {
-            Place::Taken(value) => Some(value),
-            Place::Free(_) => None,
+            Slot::Taken(value) => Some(value),
+            Slot::Free(_) => None,
         }
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         match self.place_mut(number)? {
-            Place::Taken(value) => Some(value),
-            Place::Free(_) => None,
+            Slot::Taken(value) => Some(value),
+            Slot::Free(_) => None,
         }
     }
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let free = self.free;
         let place = self.place_mut(number)?;
-        if matches!(place, Place::Free(_)) {
+        if matches!(place, Slot::Free(_)) {
             return None;
         }
-        let Place::Taken(value) = std::mem::replace(place, Place::Free(free)) else { return None };
+        let Slot::Taken(value) = std::mem::replace(place, Slot::Free(free)) else { return None };
         self.free = Some(number);
         self.len -= 1;
         Some(value)
@@ -99,12 +99,12 @@ impl<T> Slab<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let places = self.pieces.iter().flatten();
         (0..).zip(places).filter_map(|(number, place)| match place {
-            Place::Taken(value) => Some((number, value)),
-            Place::Free(_) => None,
+            Slot::Taken(value) => Some((number, value)),
+            Slot::Free(_) => None,
         })
     }
 
-    fn place_mut(&mut self, number: u32) -> Option<&mut Place<T>> {
+    fn place_mut(&mut self, number: u32) -> Option<&mut Slot<T>> {
         let number = number as usize;
         self.pieces.get_mut(number / PIECE)?.get_mut(number % PIECE)
     }

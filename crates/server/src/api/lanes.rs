@@ -39,15 +39,15 @@ impl Api {
     pub(crate) async fn list_lanes(&self, request: &ListLanes) -> Result<LanesPage> {
         let subscription = self.subscription(&request.subscription)?;
         let size = paging::page_size(request.page_size)?;
-        let after = Place::from_token(&request.page_token)?;
+        let after = ListPosition::from_token(&request.page_token)?;
         let mut lanes = subscription.lanes(request.is_blocked_only).await?;
-        lanes.retain(|lane| after.as_ref().is_none_or(|after| Place::of(lane) > *after));
-        lanes.sort_by_cached_key(Place::of);
+        lanes.retain(|lane| after.as_ref().is_none_or(|after| ListPosition::of(lane) > *after));
+        lanes.sort_by_cached_key(ListPosition::of);
         let has_more = lanes.len() > size;
         lanes.truncate(size);
         let last = lanes.last().filter(|_| has_more);
         Ok(LanesPage {
-            next_page_token: last.map(|lane| Place::of(lane).token()).unwrap_or_default(),
+            next_page_token: last.map(|lane| ListPosition::of(lane).token()).unwrap_or_default(),
             lanes,
             attempts_max: subscription.settings().attempts_allowed(),
             at: self.clock.wall(),
@@ -69,13 +69,13 @@ impl Api {
 /// Where a lane stands in the list. It may have moved by the time of the next page; then it is
 /// listed twice or not at all, and the others are as they should be.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ListPosition {
     since: u64,
     next: u64,
     key: String,
 }
 
-impl Place {
+impl ListPosition {
     fn of(lane: &LaneView) -> Self {
         Self {
             since: lane.blocked_since.map_or(u64::MAX, |since| since.0),
@@ -107,9 +107,9 @@ impl Place {
 
 /// Whether `token` names a place, for fuzzing: one that does comes back.
 pub(super) fn check_token(token: &str) -> bool {
-    match Place::from_token(token) {
+    match ListPosition::from_token(token) {
         Ok(Some(place)) => {
-            assert_eq!(Place::from_token(&place.token()), Ok(Some(place)));
+            assert_eq!(ListPosition::from_token(&place.token()), Ok(Some(place)));
             true
         }
         _ => false,
@@ -123,18 +123,18 @@ mod tests {
     #[test]
     fn tokens_come_back() {
         for key in ["", "k", "with blanks and €"] {
-            let place = Place { since: 7, next: u64::MAX, key: key.to_owned() };
-            assert_eq!(Place::from_token(&place.token()), Ok(Some(place)));
+            let place = ListPosition { since: 7, next: u64::MAX, key: key.to_owned() };
+            assert_eq!(ListPosition::from_token(&place.token()), Ok(Some(place)));
         }
-        assert_eq!(Place::from_token(""), Ok(None));
+        assert_eq!(ListPosition::from_token(""), Ok(None));
         for bad in ["rubbish", "!!!", "MSAy"] {
-            assert_eq!(Place::from_token(bad).unwrap_err().field, "page_token", "{bad}");
+            assert_eq!(ListPosition::from_token(bad).unwrap_err().field, "page_token", "{bad}");
         }
     }
 
     #[test]
     fn those_blocked_longest_come_first() {
-        let place = |since, next, key: &str| Place { since, next, key: key.to_owned() };
+        let place = |since, next, key: &str| ListPosition { since, next, key: key.to_owned() };
         let sorted = [place(1, 9, "z"), place(2, 1, "a"), place(2, 1, "b"), place(u64::MAX, 0, "")];
         assert!(sorted.is_sorted());
     }

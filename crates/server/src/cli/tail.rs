@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (topic, None) => arguments.at.topic(topic.as_deref().unwrap_or_default())?,
     };
     let client = Client::new(&arguments.at)?;
-    let place = Place::first(arguments, &client)?;
+    let place = PageStart::first(arguments, &client)?;
     let max = arguments.max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
     let tail = Tail { client, name, arguments };
     if arguments.follow {
@@ -84,13 +84,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Where the next page begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct PageStart {
     from: String,
     time: String,
     token: String,
 }
 
-impl Place {
+impl PageStart {
     fn first(arguments: &Arguments, client: &Client) -> Result<Self, Failure> {
         let time = match &arguments.time {
             Some(text) => time("--time", text, client.wall())?,
@@ -129,7 +129,7 @@ struct Tail<'arguments> {
 }
 
 impl Tail<'_> {
-    fn page(&self, place: &Place, left: usize, wait: &str) -> Result<Value, Failure> {
+    fn page(&self, place: &PageStart, left: usize, wait: &str) -> Result<Value, Failure> {
         let size = left.min(PAGE_SIZE).to_string();
         let query = query(&[
             ("from", &place.from),
@@ -143,7 +143,7 @@ impl Tail<'_> {
         self.client.get_ours("messages", Ours::Of(&self.name), &path)
     }
 
-    fn some(&self, mut place: Place, max: usize) -> Result<(), Failure> {
+    fn some(&self, mut place: PageStart, max: usize) -> Result<(), Failure> {
         let mut found: Vec<Value> = Vec::new();
         let mut delivery = Value::Null;
         while found.len() < max {
@@ -173,7 +173,7 @@ impl Tail<'_> {
         self.show(&found)
     }
 
-    fn follow(&self, mut place: Place, max: usize) -> Result<(), Failure> {
+    fn follow(&self, mut place: PageStart, max: usize) -> Result<(), Failure> {
         let mut count = 0;
         while count < max {
             let page = self.page(&place, max - count, WAIT_S)?;
@@ -232,7 +232,8 @@ mod tests {
     fn it_begins_at_the_oldest_or_follows_the_newest() {
         let at = At { server: Some("127.0.0.1:1".to_owned()), ..At::default() };
         let client = Client::new(&at).ok().unwrap();
-        let first = |words: &[&str]| Place::first(&parse(words).unwrap(), &client).ok().unwrap();
+        let first =
+            |words: &[&str]| PageStart::first(&parse(words).unwrap(), &client).ok().unwrap();
         assert_eq!(first(&["t"]).from, "earliest");
         assert_eq!(first(&["t", "--follow"]).from, "latest");
         assert_eq!(first(&["t", "--follow", "--from", "7"]).from, "7");
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_next_page_is_behind_the_token_or_the_last_message() {
-        let mut place = Place { from: "latest".to_owned(), ..Place::default() };
+        let mut place = PageStart { from: "latest".to_owned(), ..PageStart::default() };
         place.behind(&json!({"messages": [], "nextPageToken": ""}));
         assert_eq!(place.from, "latest");
         place.behind(&json!({"messages": [{"offset": "7"}], "nextPageToken": "t"}));

@@ -122,6 +122,14 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// Whether it keeps what it has in `data_dir`.
+    pub fn has_folder(self) -> bool {
+        match self {
+            Self::Disk => true,
+            Self::Memory => false,
+        }
+    }
+
     /// The engine's name in settings and on the first screen.
     pub fn as_str(self) -> &'static str {
         match self {

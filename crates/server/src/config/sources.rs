@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use domain::subscription::SETTINGS;
 use toml::{Table, Value};
 
 use super::Error;
@@ -25,39 +26,19 @@ pub const FILE_VARIABLE: &str = "POSTRIDER_CONFIG";
 /// Variables that are for commands that ask a server, and no settings of one.
 const COMMAND_VARIABLES: [&str; 2] = ["POSTRIDER_SERVER", "POSTRIDER_PROJECT"];
 
-/// Lists whose entries are not in the built-in file, with the keys an entry may have.
-const LISTS: [(&str, &[&str]); 2] = [
-    ("topics", &["name", "labels", "message_retention"]),
-    (
-        "subscriptions",
-        &[
-            "name",
-            "topic",
-            "ack_deadline",
-            "message_retention",
-            "retain_acked_messages",
-            "expiration",
-            "enable_message_ordering",
-            "filter",
-            "retry_policy",
-            "dead_letter_policy",
-            "enable_exactly_once_delivery",
-            "fifo",
-            "paused",
-            "poison",
-            "lane_by",
-            "max_attempts",
-            "push_endpoint",
-            "push_timeout_seconds",
-            "headers",
-            "labels",
-            "start",
-            "description",
-            "metadata",
-            "alerts",
-        ],
-    ),
-];
+/// Lists whose entries are not in the built-in file.
+const LISTS: [&str; 2] = ["topics", "subscriptions"];
+
+/// The keys that an entry of a list may have.
+fn entry_keys(list: &str) -> Vec<&'static str> {
+    match list {
+        "topics" => vec!["name", "labels", "message_retention"],
+        _ => {
+            let settings = SETTINGS.iter().map(|setting| setting.config);
+            ["name", "topic"].into_iter().chain(settings.filter(|key| !key.is_empty())).collect()
+        }
+    }
+}
 
 /// Everything besides the built-in settings that may hold some.
 #[derive(Clone, Debug, Default)]
@@ -142,8 +123,8 @@ impl Merged {
     }
 
     fn check_known(&self, key: &str, value: &Value, file: &Path) -> Result<(), Error> {
-        if let Some((list, keys)) = LISTS.iter().find(|(list, _)| *list == key) {
-            return check_entries(list, keys, value, file);
+        if LISTS.contains(&key) {
+            return check_entries(key, &entry_keys(key), value, file);
         }
         let known = known_keys(&self.table);
         if known.iter().any(|other| other == key) {
@@ -224,8 +205,8 @@ fn unknown_key<'known>(file: &Path, key: &str, known: impl Iterator<Item = &'kno
 
 /// The keys of the built-in file, with dots.
 fn known_keys(table: &Table) -> Vec<String> {
-    let lists = LISTS.map(|(list, _)| list);
-    leaves(table).into_iter().map(|(key, _)| key).filter(|key| !lists.contains(&&**key)).collect()
+    let keys = leaves(table).into_iter().map(|(key, _)| key);
+    keys.filter(|key| !LISTS.contains(&key.as_str())).collect()
 }
 
 /// Every key that holds something other than a section, and empty sections, with dots.

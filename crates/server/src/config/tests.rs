@@ -220,3 +220,23 @@ fn what_lines_and_metrics_say_of_the_server_is_bounded() {
     assert!(problem("[log]\nservice = \"a\\nb\"").contains("log.service"));
     assert!(problem("[metrics]\nsubscriptions_max = 10001").contains("metrics.subscriptions_max"));
 }
+
+/// The examples of the documentation, and the commented one of the manual, are files that load.
+#[test]
+fn what_the_documents_show_can_be_declared() {
+    let document = include_str!("../../../../docs/operating/configure.md");
+    let examples = document.split("```toml\n").skip(1);
+    let examples = examples.filter_map(|rest| rest.split_once("```").map(|(text, _)| text));
+    let declared = examples.filter(|text| text.contains("[[subscriptions]]"));
+    let mut count = 0;
+    for text in declared {
+        load_file(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        count += 1;
+    }
+    assert!(count > 0, "there is no example");
+    let (_, manual) = super::DEFAULTS.split_once("# [[subscriptions]]").unwrap();
+    let listed = |key: &str| manual.lines().any(|line| line.starts_with(&format!("# {key} = ")));
+    for key in domain::subscription::SETTINGS.iter().map(|setting| setting.config) {
+        assert!(key.is_empty() || listed(key), "{key} is not in config.default.toml");
+    }
+}

@@ -51,7 +51,7 @@ struct Open {
 }
 
 /// A connection's place; dropping it gives the place back.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     admission: Arc<Admission>,
     address: Option<IpAddr>,
 }
@@ -67,7 +67,7 @@ impl Admission {
     }
 
     /// A place for a connection from `address`, or `None` if the limits are reached.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         let address = Some(address.to_canonical()).filter(|address| !address.is_loopback());
         let mut open = self.open.lock();
         if open.connections >= self.connections_max {
@@ -82,11 +82,11 @@ impl Admission {
         }
         open.connections += 1;
         self.told.0.open.store(open.connections, Ordering::Relaxed);
-        Some(Place { admission: Arc::clone(self), address })
+        Some(ConnectionSlot { admission: Arc::clone(self), address })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.admission.open.lock();
         open.connections -= 1;

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::futures::TaskLocalFuture;
 
-use super::admission::Place;
+use super::admission::ConnectionSlot;
 use super::answered::Answered;
 use super::answers::Outlet;
 use super::budget::Share;
@@ -43,12 +43,12 @@ pub(crate) trait Front: Clone + Send + Sync + 'static {
 /// A connection's place among those open. It is kept until the last clone is gone.
 #[derive(Clone)]
 pub(crate) struct Held {
-    _place: Arc<(Place, Open)>,
+    _place: Arc<(ConnectionSlot, Open)>,
     outlet: Arc<Outlet>,
 }
 
 impl Held {
-    pub(super) fn new(place: Place, open: Open, outlet: Arc<Outlet>) -> Self {
+    pub(super) fn new(place: ConnectionSlot, open: Open, outlet: Arc<Outlet>) -> Self {
         Self { _place: Arc::new((place, open)), outlet }
     }
 

@@ -24,7 +24,7 @@ const READ_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES_MIN: usize = 64 << 10;
 
 /// Where to look for an offset.
-enum Place {
+enum Source {
     End,
     Memory(Batch),
     Log(Window),
@@ -61,8 +61,8 @@ pub(super) fn read(
     loop {
         let place = place(&topic.state(), filling.next(), limit);
         match place {
-            Place::End => return Ok(filling.batch),
-            Place::Memory(batch) => {
+            Source::End => return Ok(filling.batch),
+            Source::Memory(batch) => {
                 if filling.batch.records.is_empty() && filling.batch.damaged.is_empty() {
                     let covered_from = filling.batch.covered.from;
                     filling.batch = batch;
@@ -70,13 +70,13 @@ pub(super) fn read(
                 }
                 return Ok(filling.batch);
             }
-            Place::Gap(to) => filling.cover(to),
-            Place::Segment(segment) => {
+            Source::Gap(to) => filling.cover(to),
+            Source::Segment(segment) => {
                 if !read_segment(shared, topic, &segment, &mut filling)? {
                     return Ok(filling.batch);
                 }
             }
-            Place::Log(window) => {
+            Source::Log(window) => {
                 if !read_log(shared, topic, window, &mut filling)? {
                     return Ok(filling.batch);
                 }
@@ -88,25 +88,25 @@ pub(super) fn read(
     }
 }
 
-fn place(state: &State, from: Offset, limit: ReadLimit) -> Place {
+fn place(state: &State, from: Offset, limit: ReadLimit) -> Source {
     if from >= state.end {
-        return Place::End;
+        return Source::End;
     }
     if state.chunks.first().is_some_and(|first| first <= from) {
-        return Place::Memory(state.chunks.read(from, limit));
+        return Source::Memory(state.chunks.read(from, limit));
     }
     if state.log.first().is_some_and(|first| first <= from) {
         let bytes = u32::try_from(limit.bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX)).unwrap_or(0);
         if let Some(window) = state.log.window(from, state.end, bytes) {
-            return Place::Log(window);
+            return Source::Log(window);
         }
     }
     let at = state.segments.partition_point(|segment| segment.last < from);
     if let Some(segment) = state.segments.get(at) {
-        return Place::Segment(Arc::clone(segment));
+        return Source::Segment(Arc::clone(segment));
     }
     let first = state.log.first().or_else(|| state.chunks.first());
-    Place::Gap(first.filter(|first| *first > from).unwrap_or(state.end))
+    Source::Gap(first.filter(|first| *first > from).unwrap_or(state.end))
 }
 
 /// Returns whether to go on behind the segment.

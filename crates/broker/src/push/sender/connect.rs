@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::permits::Permits;
 use super::pool::Pool;
 use super::resolve::{Lookup, Resolver};
-use super::sockets::{Place, Sockets, are_used_up};
+use super::sockets::{SocketSlot, Sockets, are_used_up};
 use super::stream::{Socket, Stream};
 use super::trouble::{self, Stage};
 use super::{SenderError, SenderOptions};
@@ -122,7 +122,7 @@ impl Connector {
         &self,
         endpoint: &Endpoint,
         addresses: &[SocketAddr],
-        place: Place,
+        place: SocketSlot,
     ) -> Result<Box<Connection>, NoAnswer> {
         // One bound for TCP and TLS together: so long is a permit held.
         let until = self.clock.now().plus(self.connect_timeout);
@@ -137,7 +137,7 @@ impl Connector {
         &self,
         endpoint: &Endpoint,
         addresses: &[SocketAddr],
-        place: Place,
+        place: SocketSlot,
         until: Moment,
     ) -> Result<(Socket, SocketAddr), NoAnswer> {
         match within(&*self.clock, until, self.connect_any(addresses, place)).await {
@@ -163,7 +163,7 @@ impl Connector {
     async fn connect_any(
         &self,
         addresses: &[SocketAddr],
-        place: Place,
+        place: SocketSlot,
     ) -> Result<(Socket, SocketAddr), Unconnected> {
         let mut addresses = addresses.iter().copied().take(TRIES_MAX).peekable();
         let mut tries = FuturesUnordered::new();
@@ -243,10 +243,10 @@ impl Connector {
 struct Failed {
     address: SocketAddr,
     error: io::Error,
-    place: Place,
+    place: SocketSlot,
 }
 
-async fn connect(address: SocketAddr, place: Place) -> Result<(Socket, SocketAddr), Failed> {
+async fn connect(address: SocketAddr, place: SocketSlot) -> Result<(Socket, SocketAddr), Failed> {
     let connected = async {
         let stream = TcpStream::connect(address).await?;
         // A request is written at once, and must not wait for the ack of the one before it.

@@ -33,7 +33,7 @@ pub(super) struct Sockets {
 }
 
 /// The right to have one socket, until it is dropped.
-pub(super) struct Place {
+pub(super) struct SocketSlot {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -45,13 +45,13 @@ impl Sockets {
     }
 
     /// A place that is free right now.
-    pub(super) fn try_take(&self) -> Option<Place> {
+    pub(super) fn try_take(&self) -> Option<SocketSlot> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
-        Some(Place { _permit: permit })
+        Some(SocketSlot { _permit: permit })
     }
 
     /// Waits for a place. `make_room` is to close connections that nothing is sent on.
-    pub(super) async fn take(&self, make_room: impl Fn()) -> Option<Place> {
+    pub(super) async fn take(&self, make_room: impl Fn()) -> Option<SocketSlot> {
         if let Some(place) = self.try_take() {
             return Some(place);
         }
@@ -60,7 +60,7 @@ impl Sockets {
         make_room();
         // It is never closed.
         let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
-        Some(Place { _permit: permit })
+        Some(SocketSlot { _permit: permit })
     }
 
     /// Whether somebody waits for a place: then no connection is kept idle.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::sockets::Place;
+use super::sockets::SocketSlot;
 
 /// A connection to an endpoint.
 pub(super) enum Stream {
@@ -28,11 +28,11 @@ pub(super) struct Socket {
     tcp: TcpStream,
     has_begun: Arc<AtomicBool>,
     /// Behind the socket, so that it is given back when that is closed.
-    _place: Place,
+    _place: SocketSlot,
 }
 
 impl Socket {
-    pub(super) fn new(tcp: TcpStream, place: Place) -> Self {
+    pub(super) fn new(tcp: TcpStream, place: SocketSlot) -> Self {
         Self { tcp, has_begun: Arc::new(AtomicBool::new(true)), _place: place }
     }
 

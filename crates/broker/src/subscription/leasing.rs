@@ -73,7 +73,7 @@ impl Subscription {
             if !out.is_empty() {
                 self.see_to_others(state, status, end);
                 if !ask.is_push && state.waiters.in_line() > 0 {
-                    self.read_ahead(state, for_all(ask.fetch, state));
+                    self.read_ahead(state, for_two(ask.fetch, state));
                 }
                 return Step::Leased;
             }
@@ -122,7 +122,7 @@ impl Subscription {
         if state.fetch.join_ahead(ask.consumer, from) {
             return Step::Fetch;
         }
-        let limit = if ask.is_push { ask.fetch } else { for_all(ask.fetch, state) };
+        let limit = if ask.is_push { ask.fetch } else { for_two(ask.fetch, state) };
         let read = self.runtime.log.read(self.topic.id(), from, limit);
         state.fetch.start(ask.consumer, read);
         if let Some(outcome) = state.fetch.poll(ask.consumer, ask.waker) {
@@ -207,9 +207,10 @@ impl Subscription {
     }
 }
 
-/// One read serves all who wait for it.
-fn for_all(limit: ReadLimit, state: &State) -> ReadLimit {
-    let consumers = state.waiters.in_line().max(1);
+/// How much is read at a time while others wait too: enough for two, since the next part is read
+/// ahead. A larger part would keep everybody waiting for longer.
+fn for_two(limit: ReadLimit, state: &State) -> ReadLimit {
+    let consumers = state.waiters.in_line().clamp(1, 2);
     let records = limit.records.saturating_mul(consumers).min(limits::PULL_MESSAGES_MAX);
     ReadLimit { records: limit.records.max(records), ..limit }
 }

@@ -21,22 +21,18 @@ const PROTOS: [&str; 7] = [
 /// The packages that JSON is generated for.
 const JSON_PACKAGES: [&str; 3] = [".google.iam.v1", ".google.pubsub.v1", ".google.type"];
 
-/// The files it is generated into.
-const JSON_FILES: [&str; 3] =
-    ["google.iam.v1.serde.rs", "google.pubsub.v1.serde.rs", "google.r#type.serde.rs"];
-
 /// Types written by hand in `src/`, which code is not generated for.
 const OURS: [(&str, &str); 2] = [
     (".google.protobuf", "crate::protobuf"),
     (".google.pubsub.v1.ReceivedMessage", "crate::ReceivedMessage"),
 ];
 
-/// What the generated JSON code calls, and what it shall call instead: ours says what is wrong
-/// with a number, and does not need a second runtime crate.
-const JSON_CALLS: [(&str, &str); 3] = [
-    ("::pbjson::private::NumberDeserialize", "crate::json::scalar::Integer"),
-    ("::pbjson::private::BytesDeserialize", "crate::json::scalar::Base64"),
-    ("pbjson::private::base64::encode", "crate::json::scalar::base64_text"),
+/// Where the generated messages are, for servers, which are generated apart.
+const MESSAGES: [(&str, &str); 4] = [
+    (".google.iam.v1", "crate::google::iam::v1"),
+    (".google.pubsub.v1", "crate::google::pubsub::v1"),
+    (".google.type", "crate::google::r#type"),
+    (".postrider.live.v1", "crate::postrider::live::v1"),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -44,12 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out_dir = PathBuf::from(std::env::var("OUT_DIR")?);
 
     let mut files = protox::compile(PROTOS, ["proto"])?;
-    let mut messages =
-        tonic_prost_build::configure().compile_well_known_types(true).btree_map(".").bytes(".");
-    for (proto, rust) in OURS {
-        messages = messages.extern_path(proto, rust);
-    }
-    messages.compile_fds(files.clone())?;
+    messages_and_clients(files.clone())?;
+    servers(files.clone(), &out_dir.join("servers"))?;
     count_requests(&files, &out_dir)?;
 
     // Reflection has no use for comments.
@@ -58,21 +50,38 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let descriptor_set = files.encode_to_vec();
     fs::write(out_dir.join("descriptor_set.bin"), &descriptor_set)?;
-    generate_json(&descriptor_set, &out_dir)
+    generate_json(&descriptor_set)
 }
 
-/// The files that hold services.
-const SERVICE_FILES: [&str; 3] =
-    ["google.iam.v1.rs", "google.pubsub.v1.rs", "postrider.live.v1.rs"];
-
-/// Lets services use the codec that counts requests before it builds them, and says what their
-/// requests are made of.
-fn count_requests(files: &FileDescriptorSet, out_dir: &Path) -> Result<(), Box<dyn Error>> {
-    for file in SERVICE_FILES {
-        let path = out_dir.join(file);
-        let text = with_counting_servers(&fs::read_to_string(&path)?);
-        fs::write(&path, text)?;
+fn messages_and_clients(files: FileDescriptorSet) -> Result<(), Box<dyn Error>> {
+    let mut builder = tonic_prost_build::configure()
+        .build_server(false)
+        .compile_well_known_types(true)
+        .btree_map(".")
+        .bytes(".");
+    for (proto, rust) in OURS {
+        builder = builder.extern_path(proto, rust);
     }
+    Ok(builder.compile_fds(files)?)
+}
+
+/// Servers use the codec that counts requests before it builds them, clients the usual one; the
+/// generator has one codec at a time.
+fn servers(files: FileDescriptorSet, out_dir: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(out_dir)?;
+    let mut builder = tonic_prost_build::configure()
+        .build_client(false)
+        .codec_path("crate::codec::Counting")
+        .compile_well_known_types(true)
+        .out_dir(out_dir);
+    for (proto, rust) in OURS.into_iter().chain(MESSAGES) {
+        builder = builder.extern_path(proto, rust);
+    }
+    Ok(builder.compile_fds(files)?)
+}
+
+/// Says what the requests of services are made of.
+fn count_requests(files: &FileDescriptorSet, out_dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut shapes = BTreeMap::new();
     for file in &files.file {
         for message in &file.message_type {
@@ -114,35 +123,11 @@ fn add_shape(shapes: &mut BTreeMap<String, Shape>, scope: &str, message: &Descri
     shapes.insert(name, fields.collect());
 }
 
-fn with_counting_servers(text: &str) -> String {
-    let mut is_server = false;
-    let lines = text.lines().map(|line| {
-        if line.starts_with("pub mod ") {
-            is_server = line.contains("_server {");
-        }
-        match is_server {
-            true => line.replace("tonic_prost::ProstCodec", "crate::codec::Counting"),
-            false => line.to_owned(),
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-fn generate_json(descriptor_set: &[u8], out_dir: &Path) -> Result<(), Box<dyn Error>> {
+fn generate_json(descriptor_set: &[u8]) -> Result<(), Box<dyn Error>> {
     let mut json = pbjson_build::Builder::new();
     json.register_descriptors(descriptor_set)?.btree_map(["."]);
     for (proto, rust) in OURS {
         json.extern_path(proto, rust).exclude([proto]);
     }
-    json.build(&JSON_PACKAGES)?;
-
-    for file in JSON_FILES {
-        let path = out_dir.join(file);
-        let mut text = fs::read_to_string(&path)?;
-        for (theirs, ours) in JSON_CALLS {
-            text = text.replace(theirs, ours);
-        }
-        fs::write(&path, text)?;
-    }
-    Ok(())
+    Ok(json.build(&JSON_PACKAGES)?)
 }

@@ -67,8 +67,4 @@ pub trait Catalogue: Send + Sync {
 
     /// Deletes; `Conflict` if the version is another, `NotFound` if it is gone already.
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>>;
-
-    /// Grows with every change of any entry and wakes whoever waits, so that several owners of
-    /// one store can follow it.
-    fn watch(&self) -> tokio::sync::watch::Receiver<u64>;
 }

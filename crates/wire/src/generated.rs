@@ -15,6 +15,7 @@ pub mod google {
         /// `google.iam.v1`: access policies and the service that keeps them.
         pub mod v1 {
             include!(concat!(env!("OUT_DIR"), "/google.iam.v1.rs"));
+            include!(concat!(env!("OUT_DIR"), "/servers/google.iam.v1.rs"));
             include!(concat!(env!("OUT_DIR"), "/google.iam.v1.serde.rs"));
         }
     }
@@ -24,6 +25,7 @@ pub mod google {
         /// `google.pubsub.v1`: topics, subscriptions, snapshots, schemas and their services.
         pub mod v1 {
             include!(concat!(env!("OUT_DIR"), "/google.pubsub.v1.rs"));
+            include!(concat!(env!("OUT_DIR"), "/servers/google.pubsub.v1.rs"));
             include!(concat!(env!("OUT_DIR"), "/google.pubsub.v1.serde.rs"));
 
             pub use crate::ReceivedMessage;
@@ -44,6 +46,7 @@ pub mod postrider {
         /// `postrider.live.v1`: streams of gateways.
         pub mod v1 {
             include!(concat!(env!("OUT_DIR"), "/postrider.live.v1.rs"));
+            include!(concat!(env!("OUT_DIR"), "/servers/postrider.live.v1.rs"));
         }
     }
 }

@@ -3,10 +3,14 @@
 //! numbers and types; `tests/e2e/descriptors` compares them with an official client package. The
 //! package `postrider.live.v1` is our own.
 
+// The generated JSON code calls a crate of this name; what it calls is in `private`.
+extern crate self as pbjson;
+
 pub mod allowance;
 pub mod codec;
 mod generated;
 pub mod json;
+mod private;
 pub mod protobuf;
 mod received;
 pub mod rest;

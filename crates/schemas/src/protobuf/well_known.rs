@@ -1,5 +1,9 @@
 //! Well-known types that are a text in JSON.
 
+use std::str::FromStr;
+
+use jiff::civil::Date;
+
 use super::tree::Form;
 
 /// Whether a text is a value of a well-known type.
@@ -26,15 +30,7 @@ fn is_date(date: &str) -> bool {
     let (Some(year), Some(month), Some(day), None) = (year, month, day, parts.next()) else {
         return false;
     };
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap => 29,
-        2 => 28,
-        _ => 0,
-    };
-    year >= 1 && (1..=days).contains(&day)
+    year >= 1 && Date::new(year, month, day).is_ok()
 }
 
 /// `03:04:05.6` with `Z` or an offset behind it.
@@ -54,7 +50,7 @@ fn is_clock(clock: &str, count: usize) -> bool {
     let bounds = [23, 59, 59];
     let mut parts = clock.split(':');
     let mut bounds = bounds.iter().take(count);
-    bounds.all(|bound| digits(parts.next(), 2).is_some_and(|part| part <= *bound))
+    bounds.all(|bound| digits::<u8>(parts.next(), 2).is_some_and(|part| part <= *bound))
         && parts.next().is_none()
 }
 
@@ -80,7 +76,7 @@ fn is_fraction(digits: &str) -> bool {
     (1..=9).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn digits(text: Option<&str>, count: usize) -> Option<u32> {
+fn digits<T: FromStr>(text: Option<&str>, count: usize) -> Option<T> {
     let text = text.filter(|text| text.len() == count)?;
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()

@@ -1,17 +1,17 @@
 //! A running server, asked over REST.
 
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Clock, SystemClock};
-use bytes::Bytes;
 use clap::Args;
 use domain::{Moment, Timestamp};
-use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
+use http::{Method, Request, Response, StatusCode, header, request};
+use rustls::crypto::aws_lc_rs;
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio::runtime::Runtime;
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, AsSendBody, Body};
 
 use super::Failure;
 use super::names::Name;
@@ -20,12 +20,14 @@ use super::names::Name;
 const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Bytes of an answer, at most: the longest message there is, as JSON, and room around it.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// The variable of the official clients that names a server, as `host:port`.
 const EMULATOR_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 
 const LOCAL: &str = "http://127.0.0.1:8085";
+const HTTP: &str = "http://";
+const HTTPS: &str = "https://";
 
 /// Whom to ask, about which project, and how to show the answer.
 #[derive(Clone, Debug, Default, Args)]
@@ -48,15 +50,15 @@ pub(crate) struct At {
 }
 
 impl At {
-    /// The server's `host:port`.
-    fn host(&self) -> Result<String, Failure> {
+    /// The server's scheme and its `host:port`.
+    fn address(&self) -> Result<(&'static str, String), Failure> {
         let given = self.server.as_deref().filter(|server| !server.is_empty());
         if let Some(server) = given {
-            return host(server).map(str::to_owned);
+            return address(server);
         }
         match std::env::var(EMULATOR_VARIABLE) {
-            Ok(server) if !server.is_empty() => host(&server).map(str::to_owned),
-            _ => host(LOCAL).map(str::to_owned),
+            Ok(server) if !server.is_empty() => address(&server),
+            _ => address(LOCAL),
         }
     }
 }
@@ -91,27 +93,26 @@ pub(super) enum Ours<'name> {
 
 /// Calls on one server. Each has a connection of its own.
 pub(super) struct Client {
+    scheme: &'static str,
     host: String,
-    runtime: Runtime,
+    agent: Agent,
     clock: SystemClock,
 }
 
 impl Client {
     pub(super) fn new(at: &At) -> Result<Self, Failure> {
-        let host = at.host()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-        Ok(Self { host, runtime, clock: SystemClock::start() })
-    }
-
-    /// Runs something of the caller's own beside its calls.
-    pub(super) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+        let (scheme, host) = at.address()?;
+        Ok(Self { scheme, host, agent: agent(RootCerts::WebPki), clock: SystemClock::start() })
     }
 
     /// The server's `host:port`.
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The server's address, with its scheme.
+    pub(super) fn url(&self) -> String {
+        format!("{}{}", self.scheme, self.host)
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
@@ -192,17 +193,40 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Problem> {
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let asked = self.runtime.block_on(async {
-            tokio::time::timeout(time, request(&self.host, verb, path, body)).await
-        });
-        let (code, body) = asked.map_err(|_| Problem::Late)??;
+        let (code, body) = self.ask(time, verb, path, body)?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         if code == StatusCode::OK {
             return Ok(answer);
         }
         let message = answer.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
         Err(Problem::Refused { code, message })
+    }
+
+    fn ask(
+        &self,
+        time: Duration,
+        verb: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Vec<u8>), Problem> {
+        let request = Request::builder().method(verb).uri(format!("{}{path}", self.url()));
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let mut answer = match body {
+            Some(body) => self.run(time, request, body.to_string()),
+            None => self.run(time, request, ()),
+        }?;
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
+        Ok((answer.status(), body))
+    }
+
+    fn run(
+        &self,
+        time: Duration,
+        request: request::Builder,
+        body: impl AsSendBody,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let request = self.agent.configure_request(request.body(body)?);
+        self.agent.run(request.timeout_global(Some(time)).build())
     }
 
     /// What to tell about a call that went wrong.
@@ -245,12 +269,6 @@ impl Client {
         ))
     }
 
-    /// Waits.
-    pub(super) fn sleep(&self, time: Duration) {
-        // The sleep must be made where the runtime is.
-        self.runtime.block_on(async { tokio::time::sleep(time).await });
-    }
-
     /// The time on the wall clock.
     pub(super) fn wall(&self) -> Timestamp {
         self.clock.wall()
@@ -262,18 +280,37 @@ impl Client {
     }
 }
 
-/// The host and port of `http://host:port`; the scheme may be left out.
-fn host(server: &str) -> Result<&str, Failure> {
-    if server.starts_with("https://") {
-        let problem = format!("{server:?}: only http:// is spoken; ask a proxy that ends TLS");
-        return Err(Failure::usage(problem));
-    }
-    let host = server.strip_prefix("http://").unwrap_or(server).trim_end_matches('/');
-    if host.is_empty() || host.contains('/') || !host.contains(':') {
+/// The scheme, and the host and port, of `http://host:port`; the scheme may be left out. With
+/// `https://`, the port may.
+fn address(server: &str) -> Result<(&'static str, String), Failure> {
+    let (scheme, host) = match server.strip_prefix(HTTPS) {
+        Some(host) => (HTTPS, host),
+        None => (HTTP, server.strip_prefix(HTTP).unwrap_or(server)),
+    };
+    let host = host.trim_end_matches('/');
+    if host.is_empty() || host.contains('/') || !(scheme == HTTPS || host.contains(':')) {
         let problem = format!("{server:?} is not a server such as {LOCAL}");
         return Err(Failure::usage(problem));
     }
-    Ok(host)
+    Ok((scheme, host.to_owned()))
+}
+
+/// Asks as it is told: by no proxy, following no redirect, with a connection for each call.
+fn agent(roots: RootCerts) -> Agent {
+    let tls = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+        .root_certs(roots)
+        .build();
+    Agent::config_builder()
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_connections(0)
+        .proxy(None)
+        .user_agent("")
+        .build()
+        .into()
 }
 
 /// Text as it stands in the query of an address.
@@ -300,55 +337,48 @@ pub(super) fn query(parameters: &[(&str, &str)]) -> String {
     query
 }
 
-fn broken(error: impl std::fmt::Display) -> Problem {
-    Problem::Broken(error.to_string())
-}
-
-async fn request(
-    host: &str,
-    verb: Method,
-    path: &str,
-    body: Bytes,
-) -> Result<(StatusCode, Bytes), Problem> {
-    let stream = TcpStream::connect(host).await;
-    let stream = stream.map_err(|error| Problem::Unreachable(error.to_string()))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let request = Request::builder().method(verb).uri(path).header(header::HOST, host);
-    let request = request.header(header::CONTENT_TYPE, "application/json");
-    let request = request.body(Full::new(body)).map_err(broken)?;
-    let answered = async {
-        let response = sender.send_request(request).await.map_err(broken)?;
-        let code = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok((code, body.map_err(broken)?.to_bytes()))
-    };
-    let mut connection = std::pin::pin!(connection);
-    let mut answered = std::pin::pin!(answered);
-    tokio::select! {
-        answer = &mut answered => answer,
-        // The whole answer may have come with the end of the connection.
-        ended = &mut connection => match ended {
-            Ok(()) => answered.await,
-            Err(error) => Err(broken(error)),
-        },
+impl From<ureq::Error> for Problem {
+    fn from(error: ureq::Error) -> Self {
+        use ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof,
+        };
+        match error {
+            ureq::Error::Timeout(_) => Self::Late,
+            ureq::Error::Io(error) => match error.kind() {
+                // There was a connection, then.
+                BrokenPipe | ConnectionAborted | ConnectionReset | InvalidData | UnexpectedEof => {
+                    Self::Broken(error.to_string())
+                }
+                _ => Self::Unreachable(error.to_string()),
+            },
+            ureq::Error::Http(error) => Self::Broken(error.to_string()),
+            error => Self::Broken(error.to_string()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
     use super::*;
 
     #[test]
     fn servers_are_given_with_or_without_scheme() {
         for good in ["http://127.0.0.1:8085", "http://127.0.0.1:8085/", "127.0.0.1:8085"] {
-            assert_eq!(host(good).ok(), Some("127.0.0.1:8085"), "{good}");
+            assert_eq!(address(good).ok(), Some((HTTP, "127.0.0.1:8085".to_owned())), "{good}");
         }
-        for bad in ["", "http://", "https://x:1", "localhost", "http://x:1/path"] {
-            assert!(host(bad).is_err(), "{bad}");
+        for (good, host) in [("https://x:1", "x:1"), ("https://x/", "x")] {
+            assert_eq!(address(good).ok(), Some((HTTPS, host.to_owned())), "{good}");
+        }
+        for bad in ["", "http://", "https://", "localhost", "http://x:1/path", "https://x/path"] {
+            assert!(address(bad).is_err(), "{bad}");
         }
         let at = At { server: Some("10.0.0.7:1".to_owned()), ..At::default() };
-        assert_eq!(at.host().ok().as_deref(), Some("10.0.0.7:1"));
+        assert_eq!(at.address().ok(), Some((HTTP, "10.0.0.7:1".to_owned())));
     }
 
     #[test]
@@ -371,5 +401,67 @@ mod tests {
         let away = client.get("/").err().unwrap();
         assert_eq!(away.code, 4);
         assert!(away.problem.contains("postrider serve"), "{}", away.problem);
+    }
+
+    /// A server that answers one request so, over TLS with the certificate returned.
+    fn tls_server(answer: &'static str) -> (SocketAddr, CertificateDer<'static>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = made.cert.der().clone();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let session = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, listener.accept().unwrap().0);
+            // A client that does not trust the certificate goes away.
+            if stream.read(&mut [0; 1_024]).is_ok() {
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (address, certificate)
+    }
+
+    #[test]
+    fn a_server_is_asked_over_tls_if_its_certificate_is_trusted() {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n{\"a\":1}";
+        for is_trusted in [true, false] {
+            let (address, certificate) = tls_server(answer);
+            let server = Some(format!("https://localhost:{}", address.port()));
+            let mut client = Client::new(&At { server, ..At::default() }).ok().unwrap();
+            if is_trusted {
+                let certificate = ureq::tls::Certificate::from_der(&certificate).to_owned();
+                client.agent = agent(RootCerts::from([certificate]));
+                assert_eq!(client.get("/").ok(), Some(serde_json::json!({"a": 1})));
+            } else {
+                let refused = client.get("/").err().unwrap();
+                assert_eq!(refused.code, 4);
+                assert!(refused.problem.contains("certificate"), "{}", refused.problem);
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_hangs_up_or_says_nothing_is_told_from_one_that_is_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Some(listener.local_addr().unwrap().to_string());
+        let client = Client::new(&At { server, ..At::default() }).ok().unwrap();
+        let short = Duration::from_millis(50);
+        let silent = client.call_within(short, Method::GET, "/", None);
+        assert!(matches!(silent, Err(Problem::Late)), "{silent:?}");
+        drop(listener.accept().unwrap());
+        let hangs_up = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert_ne!(stream.read(&mut [0; 1_024]).unwrap(), 0);
+        });
+        let broken = client.call(Method::GET, "/", None);
+        assert!(matches!(broken, Err(Problem::Broken(_))), "{broken:?}");
+        hangs_up.join().unwrap();
     }
 }

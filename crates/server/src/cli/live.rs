@@ -100,8 +100,10 @@ fn watch(arguments: &Watch) -> Result<(), Failure> {
         filter: arguments.filter.clone(),
         ttl: Some(TTL),
     };
-    client.block_on(async {
-        let connection = Connection::open(&format!("http://{}", client.host()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let connection = Connection::open(&client.url());
         let connection = connection.map_err(Failure::failed)?;
         let (mut gateway, wishes) = Gateway::new(connection, gateway);
         let id = wish.id.clone();

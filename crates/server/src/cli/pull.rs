@@ -91,7 +91,7 @@ impl Puller<'_> {
                 if self.client.now() >= end {
                     break;
                 }
-                self.client.sleep(POLL);
+                std::thread::sleep(POLL);
             }
         }
         if self.arguments.at.json {

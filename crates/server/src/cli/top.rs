@@ -109,7 +109,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut before = watch.look()?;
     loop {
-        client.sleep(watch.interval);
+        std::thread::sleep(watch.interval);
         let now = watch.look()?;
         let view = view(arguments, arguments.sort, &before, &now);
         match (at.json, arguments.once) {

@@ -1,7 +1,6 @@
 //! `Catalogue`.
 
 use bytes::Bytes;
-use futures::FutureExt;
 
 use super::support::{hold, refused, same};
 use super::{Case, Check, cases};
@@ -17,7 +16,6 @@ pub(super) const CASES: &[Case<Engine>] = cases![
     a_version_never_comes_again_for_a_name,
     kinds_have_names_of_their_own,
     a_list_is_in_name_order_page_by_page,
-    a_watcher_is_woken_by_every_change,
 ];
 
 const NAME: &str = "projects/p/topics/t";
@@ -142,25 +140,4 @@ async fn a_list_is_in_name_order_page_by_page(engine: Engine) -> Check {
     let page = engine.catalogue.list(Kind::Topic, Some("t2"), 100).await?;
     let names: Vec<_> = page.entries.iter().map(|entry| entry.name.as_str()).collect();
     same("names after t2", &names, &vec!["t22", "t3", "t4"])
-}
-
-async fn a_watcher_is_woken_by_every_change(engine: Engine) -> Check {
-    let mut watch = engine.catalogue.watch();
-    let mut last = *watch.borrow_and_update();
-    let mut version = None;
-    for step in ["create", "replace", "delete"] {
-        let idle = watch.changed().now_or_never();
-        hold(idle.is_none(), || format!("woken before {step}"))?;
-        match (step, version) {
-            ("delete", Some(version)) => {
-                engine.catalogue.delete(Kind::Topic, NAME, version).await?
-            }
-            _ => version = Some(put(&engine, NAME, step, version).await?.version),
-        }
-        hold(watch.changed().await.is_ok(), || "the watch is closed".to_owned())?;
-        let now = *watch.borrow_and_update();
-        hold(now > last, || format!("{now} after {last}"))?;
-        last = now;
-    }
-    Ok(())
 }

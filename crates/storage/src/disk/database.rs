@@ -233,11 +233,6 @@ impl Database {
         self.write(|transaction| put_meta(transaction, Meta::Copy, 1))
     }
 
-    /// The count of changes of entries.
-    pub(super) fn serial(&self) -> Result<u64> {
-        Ok(get_meta(&*self.connection()?, Meta::Serial)?.unwrap_or(0))
-    }
-
     /// Runs `change` in one transaction that is durable when this returns.
     pub(super) fn write<T>(
         &self,

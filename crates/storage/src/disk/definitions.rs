@@ -48,14 +48,14 @@ impl Database {
     }
 }
 
-/// Creates or replaces; the count of changes comes back beside the entry.
+/// Creates or replaces.
 pub(super) fn put(
     transaction: &Transaction<'_>,
     kind: Kind,
     name: &str,
     value: &Bytes,
     version: Option<u64>,
-) -> rusqlite::Result<Result<(Entry, u64)>> {
+) -> rusqlite::Result<Result<Entry>> {
     let found = find(transaction, kind, name)?;
     let mut serial = get_meta(transaction, Meta::Serial)?.unwrap_or(0);
     let id = match (&found, version) {
@@ -83,16 +83,16 @@ pub(super) fn put(
             sum(&entry).value(),
         ])?;
     put_meta(transaction, Meta::Serial, serial)?;
-    Ok(Ok((entry, serial)))
+    Ok(Ok(entry))
 }
 
-/// Deletes; the count of changes comes back.
+/// Deletes.
 pub(super) fn delete(
     transaction: &Transaction<'_>,
     kind: Kind,
     name: &str,
     version: u64,
-) -> rusqlite::Result<Result<u64>> {
+) -> rusqlite::Result<Result<()>> {
     let Some(found) = find(transaction, kind, name)? else { return Ok(Err(Error::NotFound)) };
     if found.version != version {
         return Ok(Err(Error::Conflict));
@@ -102,7 +102,7 @@ pub(super) fn delete(
         .execute(params![code(kind), name])?;
     let serial = get_meta(transaction, Meta::Serial)?.unwrap_or(0) + 1;
     put_meta(transaction, Meta::Serial, serial)?;
-    Ok(Ok(serial))
+    Ok(Ok(()))
 }
 
 fn find(connection: &Connection, kind: Kind, name: &str) -> rusqlite::Result<Option<Entry>> {

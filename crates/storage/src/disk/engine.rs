@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use domain::{ClockMark, Offset, Progress, SubscriptionId, Timestamp, TopicId};
 use futures::FutureExt;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::database::{Meta, TopicRow, put_clock_mark, put_meta, put_progress, put_topic};
 use super::scan::{corrupt, unavailable};
@@ -187,31 +187,16 @@ impl Catalogue for Store {
     ) -> Future<Result<Entry>> {
         let name = name.to_owned();
         blocking(&self.shared, move |shared| {
-            let (entry, serial) =
-                shared.write(|change| definitions::put(change, kind, &name, &value, version))??;
-            tell(shared, serial);
-            Ok(entry)
+            shared.write(|change| definitions::put(change, kind, &name, &value, version))?
         })
     }
 
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>> {
         let name = name.to_owned();
         blocking(&self.shared, move |shared| {
-            let serial =
-                shared.write(|change| definitions::delete(change, kind, &name, version))??;
-            tell(shared, serial);
-            Ok(())
+            shared.write(|change| definitions::delete(change, kind, &name, version))?
         })
     }
-
-    fn watch(&self) -> watch::Receiver<u64> {
-        self.shared.changes.subscribe()
-    }
-}
-
-/// Tells whoever follows the entries; answers of several threads may come out of turn.
-fn tell(shared: &Shared, serial: u64) {
-    shared.changes.send_modify(|known| *known = (*known).max(serial));
 }
 
 impl AttemptHistory for Store {

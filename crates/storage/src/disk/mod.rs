@@ -255,7 +255,6 @@ fn open_with(
     }
     let unsynced = (options.durability == Durability::Os).then_some(recovered.number + 1);
     let opens = preallocator.for_database(|| database.raise_opens(unsynced))?;
-    let serial = database.serial()?;
     let recovery = recovered.report;
     let parts = store::Parts {
         options,
@@ -266,7 +265,6 @@ fn open_with(
         room,
         lock,
         opens,
-        serial,
         is_copy,
     };
     let store = Arc::new(store::Store::start(parts, recovered)?);

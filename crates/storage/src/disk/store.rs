@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use domain::{Epoch, Offset, TopicId};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::attempts::History;
 use super::committer::Committer;
@@ -51,8 +51,6 @@ pub(super) struct Shared {
     pub trimming: Mutex<()>,
     /// Whether the listener was asked for a trim that has not begun yet.
     pub pressed: AtomicBool,
-    /// Counts the changes of entries.
-    pub changes: watch::Sender<u64>,
     /// The first epoch of this opening.
     epoch: Epoch,
     /// Held while a topic is claimed or forgotten.
@@ -78,8 +76,6 @@ pub(super) struct Parts {
     pub opens: u64,
     /// Whether it is a copy that nobody has taken into use.
     pub is_copy: bool,
-    /// The count of changes of entries.
-    pub serial: u64,
 }
 
 /// The engine's face: closes the store when the last holder lets go of it.
@@ -117,7 +113,6 @@ impl Store {
             listener: OnceLock::new(),
             trimming: Mutex::new(()),
             pressed: AtomicBool::new(false),
-            changes: watch::Sender::new(parts.serial),
             epoch: Epoch(parts.opens * CLAIMS_MAX),
             claims: Mutex::new(()),
             is_copy: AtomicBool::new(parts.is_copy),

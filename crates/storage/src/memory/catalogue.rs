@@ -7,14 +7,12 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::{Catalogue, Entry, Error, Future, Kind, Page, Result};
 
 #[derive(Default)]
 pub(super) struct Definitions {
     entries: Mutex<Entries>,
-    changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -59,15 +57,6 @@ impl Entries {
     }
 }
 
-impl Definitions {
-    fn changed<T>(&self, result: Result<T>) -> Result<T> {
-        if result.is_ok() {
-            self.changes.send_modify(|count| *count += 1);
-        }
-        result
-    }
-}
-
 impl Catalogue for Definitions {
     fn get(&self, kind: Kind, name: &str) -> Future<Result<Entry>> {
         let key = (kind, name.to_owned());
@@ -101,8 +90,7 @@ impl Catalogue for Definitions {
             None => entries.create(kind, name, value),
             Some(version) => entries.replace(kind, name, value, version),
         };
-        drop(entries);
-        ready(self.changed(result)).boxed()
+        ready(result).boxed()
     }
 
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>> {
@@ -112,11 +100,6 @@ impl Catalogue for Definitions {
         if result.is_ok() {
             entries.by_name.remove(&key);
         }
-        drop(entries);
-        ready(self.changed(result)).boxed()
-    }
-
-    fn watch(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        ready(result).boxed()
     }
 }

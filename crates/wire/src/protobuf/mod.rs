@@ -1,7 +1,6 @@
 //! The well-known types of `google.protobuf` that the definitions use, with the JSON form that
 //! protobuf prescribes for each.
 
-mod calendar;
 mod duration;
 mod field_mask;
 mod timestamp;

@@ -2,18 +2,20 @@
 
 use std::time::{Duration as Span, SystemTime, UNIX_EPOCH};
 
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, date};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Error, Serialize, Serializer};
 
-use super::calendar::{date_of_day, day_number};
 use super::{NANOS_PER_SECOND, OutOfRange, digits, parse_digits, parse_fraction, write_fraction};
 
 /// 0001-01-01T00:00:00Z, the earliest that protobuf allows.
 const SECONDS_MIN: i64 = -62_135_596_800;
 /// 9999-12-31T23:59:59Z, the last second that protobuf allows.
 const SECONDS_MAX: i64 = 253_402_300_799;
-const SECONDS_PER_DAY: i64 = 86_400;
 const MICROS_PER_SECOND: i64 = 1_000_000;
+/// Dates of the calendar reach a day further than `jiff::Timestamp`, and as far as protobuf.
+const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 /// `2026-01-31T08:30:00.123456789Z`
 const TEXT_LENGTH_MAX: usize = 30;
 
@@ -61,15 +63,14 @@ impl Timestamp {
     /// Adds the text of RFC 3339, in UTC.
     pub fn write_text(&self, text: &mut String) -> Result<(), OutOfRange> {
         self.check()?;
-        let (year, month, day) = date_of_day(self.seconds.div_euclid(SECONDS_PER_DAY));
-        let second = self.seconds.rem_euclid(SECONDS_PER_DAY);
-        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-        let parts = [year, month, day, hour, minute, second].map(u32::try_from);
-        let [year, month, day, hour, minute, second] = parts.map(Result::unwrap_or_default);
+        let at = EPOCH.checked_add(SignedDuration::from_secs(self.seconds));
+        let at = at.map_err(|_| OutOfRange)?;
+        let [month, day, hour, minute, second] =
+            [at.month(), at.day(), at.hour(), at.minute(), at.second()].map(i8::unsigned_abs);
         // All digits at once, then the separators between them: this is written for every message.
-        let [y1, y2, y3, y4] = digits(year);
-        let [[.., m1, m2], [.., d1, d2]] = [month, day].map(digits);
-        let [[.., h1, h2], [.., n1, n2], [.., s1, s2]] = [hour, minute, second].map(digits);
+        let [y1, y2, y3, y4] = digits(at.year().unsigned_abs().into());
+        let [[.., m1, m2], [.., d1, d2], [.., h1, h2], [.., n1, n2], [.., s1, s2]] =
+            [month, day, hour, minute, second].map(|part| digits(part.into()));
         let clock =
             [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2];
         text.push_str(str::from_utf8(&clock).unwrap_or_default());
@@ -96,12 +97,10 @@ fn parse_clock(text: &str) -> Option<i64> {
         return None;
     }
     let number = |from, to| text.get(from..to).and_then(parse_digits);
-    let day = day_number(number(0, 4)?, number(5, 7)?, number(8, 10)?)?;
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    Some(day * SECONDS_PER_DAY + hour * 3_600 + minute * 60 + second)
+    let year = i16::try_from(number(0, 4)?).ok()?;
+    let part = |from| number(from, from + 2).and_then(|part| i8::try_from(part).ok());
+    let at = DateTime::new(year, part(5)?, part(8)?, part(11)?, part(14)?, part(17)?, 0).ok()?;
+    Some(at.duration_since(EPOCH).as_secs())
 }
 
 /// Splits `.5Z` into `Z` and the nanoseconds.
@@ -231,6 +230,42 @@ mod tests {
             let expected = Timestamp { seconds: 1_769_848_200, nanos: 0 };
             assert_eq!(Timestamp::parse(text), Some(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn days_that_do_not_exist_are_refused() {
+        for day in
+            ["2025-02-29", "1900-02-29", "2025-13-01", "2025-00-01", "2025-04-31", "2025-01-00"]
+        {
+            assert_eq!(Timestamp::parse(&format!("{day}T00:00:00Z")), None, "{day}");
+        }
+    }
+
+    #[test]
+    fn known_days_have_their_numbers() {
+        for (day, number) in [
+            ("1970-01-01", 0),
+            ("2000-02-29", 11_016),
+            ("2026-11-15", 20_772),
+            ("0001-01-01", -719_162),
+            ("9999-12-31", 2_932_896),
+        ] {
+            let expected = Timestamp { seconds: number * 86_400, nanos: 0 };
+            assert_eq!(Timestamp::parse(&format!("{day}T00:00:00Z")), Some(expected), "{day}");
+        }
+    }
+
+    #[test]
+    fn every_day_of_ten_thousand_years_follows_the_one_before() {
+        let mut before = "0000-12-31T12:34:56Z".to_owned();
+        for number in -719_162..=2_932_896 {
+            let noon = Timestamp { seconds: number * 86_400 + 45_296, nanos: 0 };
+            let text = noon.text().unwrap();
+            assert_eq!(Timestamp::parse(&text), Some(noon));
+            assert!(text > before, "{number}");
+            before = text;
+        }
+        assert_eq!(before, "9999-12-31T12:34:56Z");
     }
 
     #[test]

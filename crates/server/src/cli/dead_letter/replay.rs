@@ -80,7 +80,7 @@ fn wait(client: &Client, at: &At, mut replay: Value) -> Result<(), Failure> {
     let first = done(&replay);
     while is_running(&replay) {
         bar.show(done(&replay) - first, total(&replay) - first, client.now().since(began));
-        client.sleep(POLL);
+        std::thread::sleep(POLL);
         let asked = path(&plain(&replay["name"]));
         replay = client.get_ours(WHAT, Ours::Item, &asked).inspect_err(|_| bar.end())?;
     }

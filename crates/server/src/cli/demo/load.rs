@@ -31,7 +31,7 @@ pub(super) fn run(stage: &Stage, time: Duration) -> Result<(), Failure> {
         stage.publish(&orders, "", &texts)?;
         stage.publish(&parcels, &format!("key {}", round % 5), &texts)?;
         pull_some(stage, round)?;
-        stage.client.sleep(ROUND);
+        std::thread::sleep(ROUND);
     }
     stage.say(&format!("   {round} rounds, {} pushes acked", stage.receiver.acked()))
 }

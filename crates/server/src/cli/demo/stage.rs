@@ -176,7 +176,7 @@ impl Stage {
 
     fn pause(&self) {
         if !self.is_fast {
-            self.client.sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(3));
         }
     }
 
@@ -194,7 +194,7 @@ impl Stage {
             if self.client.now() >= end {
                 return Err(Failure::failed(format!("waited a minute for {what}")));
             }
-            self.client.sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }

@@ -72,11 +72,9 @@ impl Outcome {
             Self::Duplicate => "acked again",
             Self::StaleIgnored => "late, ignored",
             Self::Poison => "delivery failed, the lane is halted",
-            Self::Retry => "delivery failed, to be tried again",
+            Self::Retry => "delivery failed, will retry",
             Self::DeadLettered => "message dead-lettered",
-            Self::Dropped => {
-                "message dropped: its attempts are exhausted and it can go to no dead letter topic"
-            }
+            Self::Dropped => "message dropped: out of attempts and no dead letter topic",
         }
     }
 }
@@ -251,7 +249,7 @@ impl DeliveryLog {
                 target: "delivery",
                 subscription = %subscription,
                 count,
-                "further failed deliveries, not shown one by one"
+                "more failed deliveries, not logged individually"
             ),
         }
     }

@@ -146,10 +146,13 @@ fn tell(change: Option<ClockChange>) {
              see `postrider clock`, and if the time is right, `postrider clock confirm`"
         ),
         Some(ClockChange::PutRight) => {
-            tracing::info!("the clock is right again: retention and expiry go on");
+            tracing::info!("the clock is right again: retention and expiry resume");
         }
         Some(ClockChange::Steady) => {
-            tracing::warn!("the clock was steady for a day: retention and expiry go on by it");
+            tracing::warn!(
+                "the clock was steady for a day: it is trusted, and retention and \
+                            expiry resume"
+            );
         }
     }
 }

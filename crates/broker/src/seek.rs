@@ -124,8 +124,8 @@ impl Seeker {
             return Ok(snapshot.progress().clone());
         }
         let (theirs, ours) = (snapshot.topic().name(), subscription.topic().name());
-        let what = if theirs == ours { "an earlier topic of the name" } else { "topic" };
-        let problem = format!("is of {what} {theirs}, and the subscription of topic {ours}");
+        let what = if theirs == ours { "an earlier topic with that name" } else { "topic" };
+        let problem = format!("belongs to {what} {theirs}, but the subscription to topic {ours}");
         Err(Invalid::new("snapshot", problem).into())
     }
 }

@@ -102,7 +102,7 @@ pub async fn run<H: Handler>(
 ) -> Result<(), Error> {
     options.check()?;
     let Some(subscription) = consumer.known().subscription.clone() else {
-        let problem = "not known: name the subscription to pull from".to_owned();
+        let problem = "unknown: name the subscription to pull from".to_owned();
         return Err(StartError::Setting { field: "subscription", problem }.into());
     };
     let forwarder = forwarder(&connection, &consumer, &subscription)?;
@@ -122,8 +122,8 @@ fn forwarder<H: Handler>(
         return Ok(None);
     }
     let Some(topic) = known.dead_letter_topic.clone() else {
-        let problem = "not known, and poison = forward needs it: name the dead letter topic, or \
-                       set poison = nack";
+        let problem = "unknown, and poison = forward needs it: name the dead letter topic, or set \
+                       poison = nack";
         let problem = problem.to_owned();
         return Err(StartError::Setting { field: "dead_letter_topic", problem });
     };

@@ -164,9 +164,9 @@ impl fmt::Display for Endless {
         let setting = if self.nack_on_any_error { "nack_on_any_error" } else { "poison = nack" };
         write!(
             f,
-            "{setting}: the subscription has no dead letter policy, so a message that can never \
-             be handled would come again for ever; give the subscription a dead letter policy, or \
-             set poison = forward or ack"
+            "{setting}: the subscription has no dead letter policy, so a message that can never be \
+             handled would come back forever; give the subscription a dead letter policy, or set \
+             poison = forward or ack"
         )
     }
 }

@@ -120,8 +120,8 @@ pub enum StartError {
     },
     /// The server did not say what it knows of the subscription.
     #[error(
-        "cannot read {subscription}: {} ({}); allow reading the subscription, or set what is known \
-         of it",
+        "cannot read {subscription}: {} ({}); allow reading the subscription, or set what you know \
+         about it",
         status.message(), status.code()
     )]
     Ask {

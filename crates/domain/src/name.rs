@@ -90,8 +90,8 @@ macro_rules! resource_name {
                     return Ok(());
                 }
                 let problem = format!(
-                    "project {OWN_PROJECT} is the server's own, and cannot be changed; what is in \
-                     it can be read and subscribed to"
+                    "project {OWN_PROJECT} belongs to the server and cannot be changed; you can \
+                     read it and subscribe to it"
                 );
                 Err(Invalid::new(field, problem))
             }

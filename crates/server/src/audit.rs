@@ -90,7 +90,7 @@ impl Audit for AuditFile {
         let line = Value::Object(known.collect());
         if let Err(error) = self.write(format!("{line}\n").as_bytes()) {
             let folder = self.folder.display();
-            tracing::error!(%error, %folder, "an act is in the log only: {NAME} cannot be written");
+            tracing::error!(%error, %folder, "cannot write {NAME}; this action is only in the log");
         }
     }
 }

@@ -57,7 +57,7 @@ impl Descriptors {
         ];
         let lowered = lowered.into_iter().filter(|(_, wanted, given)| given < wanted);
         let lowered =
-            lowered.map(|(key, wanted, given)| format!("{key} is {given} in place of {wanted}"));
+            lowered.map(|(key, wanted, given)| format!("{key} is {given} instead of {wanted}"));
         Self { limit, connections_max, push_max, lowered: lowered.collect(), needed }
     }
 
@@ -76,7 +76,7 @@ impl Descriptors {
                 limit = self.limit,
                 needed = self.needed,
                 lowered = self.lowered.join(", "),
-                "the process may not open enough files for its settings: raise the limit \
+                "the process cannot open enough files for its settings: raise the limit \
                  (LimitNOFILE in a unit, ulimit -Hn in a shell), or lower the settings"
             );
         }

@@ -197,8 +197,8 @@ impl Broker {
         self.clock_watcher.status()
     }
 
-    /// Takes the wall clock for right: retention and expiry go on by it. Does nothing if they are
-    /// not suspended; how it stood before comes back.
+    /// Trusts the wall clock: retention and expiry resume. Does nothing if they are not suspended;
+    /// how it stood before comes back.
     pub fn confirm_clock(&self) -> ClockStatus {
         self.clock_watcher.confirm()
     }

@@ -114,7 +114,7 @@ impl DeadLetterAdmin {
         let run = self.find_replay(name)?;
         if !run.is_running() {
             let state = run.view().state.as_str();
-            let why = format!("replay {name} has ended already: it is {state}");
+            let why = format!("replay {name} has already ended: it is {state}");
             return Err(Error::FailedPrecondition(why));
         }
         run.cancel();
@@ -195,8 +195,7 @@ impl DeadLetterAdmin {
             return Ok(());
         }
         Err(Error::FailedPrecondition(format!(
-            "{running} replays are running, which is as many as may; wait for one to end, or \
-             cancel one"
+            "{running} replays are running, which is the limit; wait for one to end, or cancel one"
         )))
     }
 

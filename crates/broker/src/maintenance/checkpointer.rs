@@ -59,7 +59,7 @@ impl Checkpointer {
             let done = self.once(trims).await;
             upkeep.note(&done, self.runtime.now());
             if let Err(error) = &done {
-                tracing::warn!(%error, "could not save progress or make room in the log");
+                tracing::warn!(%error, "could not save progress or free space in the log");
             }
             if done.is_err() || self.is_full() {
                 clock.sleep_until(clock.now().plus(RETRY_AFTER)).await;

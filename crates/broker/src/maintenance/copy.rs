@@ -14,7 +14,7 @@ impl Checkpointer {
         if !self.progress.is_copy() {
             return Ok(());
         }
-        tracing::warn!("this store is a copy: message ids go on above the present time");
+        tracing::warn!("this store is a copy: message ids continue above the current time");
         // What is left of the log is moved out of the way first.
         self.once(true).await?;
         let known = self.runtime.guard.mark(&*self.runtime.clock).wall;

@@ -205,7 +205,7 @@ impl Scheduler {
         if given_back > 0 {
             tracing::info!(
                 messages = given_back,
-                "pushes cut off, to be sent again after the start"
+                "pushes canceled, will be sent again after a restart"
             );
         }
         self.shared.sender.close_idle();

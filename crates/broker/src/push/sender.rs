@@ -76,9 +76,9 @@ pub(crate) enum SenderError {
     CaFile { path: PathBuf, source: io::Error },
     #[error("push.ca_file {} is not PEM: {source}", path.display())]
     CaPem { path: PathBuf, source: pem::Error },
-    #[error("push.ca_file {} holds a certificate that cannot be trusted", path.display())]
+    #[error("push.ca_file {} has a certificate that cannot be trusted", path.display())]
     CaCertificate { path: PathBuf, source: rustls::Error },
-    #[error("push.ca_file {} holds no certificate", path.display())]
+    #[error("push.ca_file {} has no certificate", path.display())]
     CaEmpty { path: PathBuf },
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

@@ -140,7 +140,7 @@ impl Subscription {
         match ids.iter().position(|id| id.subscription() != self.id) {
             Some(at) if !exactly_once => Err(Invalid::new(
                 format!("ack_ids[{at}]"),
-                format!("was not given out by subscription {}", self.name),
+                format!("was not issued by subscription {}", self.name),
             )
             .into()),
             _ => Ok(()),

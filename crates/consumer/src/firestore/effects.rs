@@ -165,8 +165,8 @@ fn stored_time(
             kind: "NotATime".to_owned(),
             code: None,
             message: format!(
-                "document {}/{}: field {field} holds no time since 1970; put one there, or name \
-                 another field for the event time",
+                "document {}/{}: field {field} is not a time since 1970; fix it, or use another \
+                 field for the event time",
                 write.document.collection, write.document.id
             ),
         })),

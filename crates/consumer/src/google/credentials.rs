@@ -30,7 +30,7 @@ pub enum AccessError {
         problem: String,
     },
     /// Who gives tokens says no: the set-up must be put right.
-    #[error("{at} gives no token: {said}")]
+    #[error("no token from {at}: {said}")]
     Refused {
         /// Who was asked.
         at: String,
@@ -38,7 +38,7 @@ pub enum AccessError {
         said: String,
     },
     /// Who gives tokens cannot be reached or does not answer: it may later.
-    #[error("{at} gives no token: {problem}")]
+    #[error("no token from {at}: {problem}")]
     Unreachable {
         /// Who was asked.
         at: String,
@@ -148,7 +148,7 @@ impl Kept {
         let header = HeaderValue::try_from(format!("Bearer {}", token.access_token));
         let mut header = header.map_err(|error| AccessError::Refused {
             at: "the token server".to_owned(),
-            said: format!("its token is no header: {error}"),
+            said: format!("its token is not a valid header: {error}"),
         })?;
         header.set_sensitive(true);
         let good_for = Duration::from_secs(token.expires_in).saturating_sub(SPARE);

@@ -265,7 +265,11 @@ impl<H: Handler> Runner<H> {
 
     /// Finishes what is being handled within the grace time, and gives back the rest.
     async fn drain(&mut self) {
-        let why = Failure::new("Stopping", "the consumer is stopping, another gets the message");
+        let why = Failure::new(
+            "Stopping",
+            "the consumer is stopping, another will get the \
+                                            message",
+        );
         let waiting: Vec<Item> = self.ready.drain(..).chain(self.lanes.drain_waiting()).collect();
         waiting.into_iter().for_each(|item| self.give_back(item, &why));
         self.link.close();
@@ -328,7 +332,7 @@ impl<H: Handler> Runner<H> {
             // Only the connection is borrowed: the stream inside `self` must not be shared.
             if let Err(status) = tell(&self.connection, call).await {
                 // Leases run out by themselves, and what was acked comes again as a duplicate.
-                tracing::warn!(subscription, %status, "the server was not told of some acks");
+                tracing::warn!(subscription, %status, "some acks did not reach the server");
             }
         }
     }
@@ -378,7 +382,7 @@ fn first_request(subscription: &str, options: &Options) -> StreamingPullRequest 
 }
 
 fn lane_broken() -> Failure {
-    let why = "a message before it in its lane was given back: it comes again behind that one";
+    let why = "an earlier message in its lane was nacked: it will follow that one";
     Failure::new("LaneBroken", why)
 }
 

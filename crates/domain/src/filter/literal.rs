@@ -71,7 +71,13 @@ fn escaped(cursor: &mut Cursor<'_>, start: &str) -> Result<char, Fault> {
 }
 
 fn character(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
-    char::from_u32(number).ok_or_else(|| cursor.fault_at(start, "no character has this number"))
+    char::from_u32(number).ok_or_else(|| {
+        cursor.fault_at(
+            start,
+            "there is no character with this \
+        number",
+        )
+    })
 }
 
 /// Above ASCII it is not documented whether such a number is a byte or a character. To refuse it

@@ -112,8 +112,13 @@ impl GivenIds {
 pub(crate) fn ack_ids(field: &str, texts: &[String]) -> Result<Vec<AckId>, Invalid> {
     check_ack_bytes(field, texts)?;
     let parsed = texts.iter().enumerate().map(|(at, text)| {
-        AckId::parse(text)
-            .map_err(|_| Invalid::new(format!("{field}[{at}]"), "not an ack id that we gave out"))
+        AckId::parse(text).map_err(|_| {
+            Invalid::new(
+                format!("{field}[{at}]"),
+                "not an ack id issued by this \
+                server",
+            )
+        })
     });
     parsed.collect()
 }

@@ -71,7 +71,7 @@ fn token(before: u64) -> String {
 fn number(token: &str) -> Result<u64, Invalid> {
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| String::from_utf8(text).ok());
     let number = decoded.and_then(|text| text.strip_prefix("before ")?.parse().ok());
-    number.ok_or_else(|| Invalid::new("page_token", "not a token that a list gave out"))
+    number.ok_or_else(|| Invalid::new("page_token", "not a page token from this server"))
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ impl Place {
         if token.is_empty() {
             return Ok(None);
         }
-        let wrong = || Invalid::new("page_token", "not a token that a list gave out");
+        let wrong = || Invalid::new("page_token", "not a page token from this server");
         Self::decode(token).map(Some).ok_or_else(wrong)
     }
 

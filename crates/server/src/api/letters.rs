@@ -80,13 +80,13 @@ impl Selected {
         match [by_id, by_criteria, self.all].into_iter().filter(|is_given| *is_given).count() {
             1 => {}
             0 => {
-                let problem = "say which letters: give message_ids, any of filter, class, since \
-                               and until, or all";
+                let problem = "which letters? Give message_ids, any of filter, class, since and \
+                               until, or all";
                 return Err(Invalid::new("message_ids", problem));
             }
             _ => {
-                let problem = "give message_ids, or any of filter, class, since and until, or \
-                               all; not several of them";
+                let problem = "give only one of message_ids, any of filter, class, since and \
+                               until, or all";
                 return Err(Invalid::new("message_ids", problem));
             }
         }
@@ -144,7 +144,7 @@ impl Api {
         let to = match request.to.as_str() {
             "" => Destination::default(),
             word => Destination::parse(word).ok_or_else(|| {
-                Invalid::new("to", format!("{word:?} is neither subscription nor topic"))
+                Invalid::new("to", format!("{word:?} is not subscription or topic"))
             })?,
         };
         let per_second = u32::try_from(request.per_second).ok();
@@ -195,7 +195,7 @@ fn wanted(state: &str, default: LettersWanted) -> Result<LettersWanted, Invalid>
         "replayed" => Ok(LettersWanted::Replayed),
         "all" => Ok(LettersWanted::All),
         other => {
-            let problem = format!("{other:?} is none of waiting, replayed and all");
+            let problem = format!("{other:?} is not waiting, replayed or all");
             Err(Invalid::new("state", problem))
         }
     }

@@ -76,7 +76,7 @@ fn from(request: &PeekMessages) -> Result<PeekFrom, Invalid> {
         ("latest", "") => Ok(PeekFrom::Latest),
         ("", time) => Ok(PeekFrom::Time(convert::time("time", time)?)),
         (from, "") => from.parse().map(|offset| PeekFrom::Offset(Offset(offset))).map_err(|_| {
-            Invalid::new("from", format!("{from:?} is no offset, nor earliest or latest"))
+            Invalid::new("from", format!("{from:?} is not an offset, earliest or latest"))
         }),
         _ => Err(Invalid::new("from", "give from or time, not both")),
     }

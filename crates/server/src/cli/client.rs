@@ -39,10 +39,10 @@ pub(crate) struct At {
         global = true
     )]
     pub(super) server: Option<String>,
-    /// The project of names that are given without one
+    /// The project for names given without one
     #[arg(long, env = "POSTRIDER_PROJECT", hide_env_values = true, global = true)]
     pub(super) project: Option<String>,
-    /// Print JSON; errors, warnings and notes are lines of JSON on standard error then
+    /// Print JSON; errors, warnings and notes are then lines of JSON on standard error
     #[arg(long, global = true)]
     pub(super) json: bool,
 }
@@ -219,8 +219,8 @@ impl Client {
                 }
             }
             Problem::Unreachable(error) => Failure::unreachable(format!(
-                "cannot reach {host}: {error}; is it running there (postrider serve), or is it \
-                 elsewhere (--server)?"
+                "cannot reach {host}: {error}; is it running there (postrider serve), or somewhere \
+                 else (--server)?"
             )),
             Problem::Broken(error) => Failure::unreachable(format!("{host}: {error}")),
             Problem::Late => Failure::unreachable(format!("{host}: did not answer in time")),
@@ -265,7 +265,7 @@ impl Client {
 /// The host and port of `http://host:port`; the scheme may be left out.
 fn host(server: &str) -> Result<&str, Failure> {
     if server.starts_with("https://") {
-        let problem = format!("{server:?}: only http:// is spoken; ask a proxy that ends TLS");
+        let problem = format!("{server:?}: only http:// is supported; use a proxy for TLS");
         return Err(Failure::usage(problem));
     }
     let host = server.strip_prefix("http://").unwrap_or(server).trim_end_matches('/');

@@ -22,25 +22,25 @@ Examples:
   seq 1 1000 | postrider publish orders
   postrider publish orders --lines orders.jsonl --json
 
-Prints the id of each message once it is durable; with --json one object {\"messageIds\": […]} for
-each request made.";
+Prints the id of each message once it is durable; with --json, one object {\"messageIds\": […]} per
+request.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The topic
     topic: String,
-    /// Messages; without any, and without --file or --lines, each line of standard input is one
+    /// Messages; without any, and without --file or --lines, one per line of standard input
     messages: Vec<String>,
-    /// A file that is one message; can be given several times
+    /// A file to send as one message; can be repeated
     #[arg(long)]
     file: Vec<PathBuf>,
-    /// A file of which each line is a message; - is standard input
+    /// A file with one message per line; - is standard input
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
-    /// An attribute of all messages; can be given several times
+    /// An attribute for all messages; can be repeated
     #[arg(long = "attribute", short, value_name = "KEY=VALUE", value_parser = pair)]
     attributes: Vec<(String, String)>,
-    /// The ordering key of all messages
+    /// The ordering key for all messages
     #[arg(long, value_name = "KEY")]
     ordering_key: Option<String>,
     #[command(flatten)]
@@ -146,7 +146,7 @@ impl Publisher {
             return failure;
         }
         let problem =
-            format!("{}; {} messages before are published", failure.problem, self.published);
+            format!("{}; {} earlier messages were published", failure.problem, self.published);
         Failure { problem, ..failure }
     }
 
@@ -206,7 +206,7 @@ pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
 /// Nobody shall wonder why nothing happens: it is they who are waited for.
 fn tell_who_waits(file: &Path) {
     if file == Path::new("-") && std::io::stdin().is_terminal() {
-        note("type messages, each on a line; Ctrl-D ends it");
+        note("type messages, one per line; Ctrl-D to end");
     }
 }
 

@@ -341,8 +341,8 @@ impl Config {
     fn check(&self) -> Checked {
         if !self.listen.ip().is_loopback() && !self.insecure {
             let problem = format!(
-                "{} can be reached by others and there are no access tokens yet; \
-                 add --insecure if that is meant",
+                "{} is reachable from other machines and there is no access control yet; add \
+                 --insecure if you want that",
                 self.listen
             );
             return Err(("listen", problem));

@@ -137,9 +137,7 @@ fn accounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pattern>, 
 
 fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    network.ok_or_else(|| {
-        format!("{text:?} is neither an address nor a network such as \"10.0.0.0/8\"")
-    })
+    network.ok_or_else(|| format!("{text:?} is not an address or a network such as \"10.0.0.0/8\""))
 }
 
 #[cfg(test)]

@@ -189,10 +189,10 @@ async fn feed(socket: &mut Socket, room: &mut Room, frame: &LiveFrame) -> Result
 /// What to say when the stream has ended.
 fn ended(phase: &watch::Receiver<Phase>) -> CloseFrame {
     if *phase.borrow() == Phase::Serving {
-        let reason = "another stream of the gateway has taken its place";
+        let reason = "replaced by another stream of the gateway";
         return close_frame(CloseCode::Policy, reason);
     }
-    close_frame(CloseCode::Away, "the server stops; connect again")
+    close_frame(CloseCode::Away, "the server is stopping; reconnect")
 }
 
 fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {

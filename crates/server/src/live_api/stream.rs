@@ -30,7 +30,7 @@ pub(super) fn start(query: Option<&str>, headers: &HeaderMap) -> Result<LiveStar
     let offset = query.number("offset")?.map(Offset);
     let topic = query.take("topic").map(|name| TopicName::parse("topic", &name)).transpose()?;
     if sequence.is_some() && offset.is_some() {
-        return Err(Fault::argument("offset", "a stream begins at a sequence or at an offset"));
+        return Err(Fault::argument("offset", "give a sequence or an offset, not both"));
     }
     if topic.is_some() && offset.is_none() {
         return Err(Fault::argument("offset", "is required with a topic"));

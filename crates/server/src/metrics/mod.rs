@@ -52,7 +52,7 @@ pub(crate) struct Metrics {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
     facts: Facts,
-    /// StreamingPull calls that are open.
+    /// Open StreamingPull calls.
     open_streams: Arc<AtomicU64>,
     connections: Connections,
     is_pinned: Box<IsPinned>,

@@ -197,7 +197,7 @@ impl Answers {
             tracing::warn!(
                 connections = chosen.len(),
                 bytes = unread,
-                "connections ended: they do not read their answers, and others wait for memory \
+                "connections closed: they do not read while others wait for memory \
                  (limits.answer_memory)"
             );
         }

@@ -79,7 +79,7 @@ pub(crate) async fn serve<F: Front>(
             Err(error) => {
                 // Said once, not with every try.
                 if !std::mem::replace(&mut is_failing, true) {
-                    tracing::warn!(%error, "cannot accept connections; they wait");
+                    tracing::warn!(%error, "cannot accept connections; they have to wait");
                 }
                 tokio::select! {
                     () = tokio::time::sleep(ACCEPT_PAUSE) => {}

@@ -141,7 +141,7 @@ impl Kept {
                 None
             }
             Err(problem) => {
-                tracing::error!(problem, "the keys of tokens could not be fetched");
+                tracing::error!(problem, "could not fetch the keys for tokens");
                 Some(problem)
             }
         };

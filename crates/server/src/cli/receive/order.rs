@@ -106,11 +106,11 @@ impl Order {
         }
         let Some(previous) = chain.previous else { return Verdict::First };
         if previous >= chain.sequence {
-            return Verdict::Broken(format!("it says that it comes behind {previous}"));
+            return Verdict::Broken(format!("it says it follows {previous}"));
         }
         match self.acked.get(&previous) {
             Some(None) => Verdict::InOrder,
-            Some(Some(next)) => Verdict::Broken(format!("{next} was acked behind {previous}")),
+            Some(Some(next)) => Verdict::Broken(format!("{next} was acked after {previous}")),
             None if self.refused.contains_key(&previous) => {
                 Verdict::Broken(format!("{previous} before it was not acked here"))
             }

@@ -90,7 +90,7 @@ impl Scaffold {
         for name in self.made.iter().rev() {
             if let Err(problem) = client.call(Method::DELETE, &name.path(), None) {
                 let problem = client.failure(problem).problem;
-                warn(&format!("{name} was made for it and is left behind: {problem}"));
+                warn(&format!("{name} was created for it and still exists: {problem}"));
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   failed, under the subscription's lock ─► gate (so many a second) ─► queue ─► chore ─► stderr
-//!   settled, only if anybody listens ─────────────────────────────────────────────────►
+//!   settled, only if anyone listens ─────────────────────────────────────────────────►
 //! ```
 //!
 //! Nobody waits for the terminal while holding a lock. Neither a message's data nor what an
@@ -85,7 +85,7 @@ pub(crate) struct Line {
     pub(crate) subscription: SubscriptionName,
     pub(crate) topic: TopicName,
     pub(crate) offset: Offset,
-    /// `None` = not known any more.
+    /// `None` = not known anymore.
     pub(crate) publish_time: Option<Timestamp>,
     pub(crate) attempt: Option<u32>,
     pub(crate) outcome: Outcome,
@@ -192,7 +192,7 @@ impl DeliveryLog {
         self.write(&Entry::Delivery(line.clone()));
     }
 
-    /// Writes what comes, for ever.
+    /// Writes what comes, forever.
     pub(crate) async fn run(&self, clock: &dyn Clock) {
         loop {
             let added = self.added.notified();

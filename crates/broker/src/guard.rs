@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
-/// Stands for `suspended` in place of a bound.
+/// Stands for `suspended` instead of a bound.
 const SUSPENDED: u64 = 0;
 
 /// Watches the wall clock.

@@ -39,7 +39,7 @@ pub struct Status {
     pub lanes_blocked: u64,
     /// Lanes that wait for an operator.
     pub lanes_halted: u64,
-    /// Dead letters that nobody has dealt with.
+    /// Dead letters nobody has handled.
     pub dead_letters_waiting: u64,
     /// Replays that run.
     pub replays_running: usize,

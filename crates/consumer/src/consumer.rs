@@ -40,7 +40,7 @@ impl<H> Clone for Consumer<H> {
 
 impl<H: Handler> Consumer<H> {
     /// A consumer that writes its log lines to standard output. Refuses settings with which
-    /// poison would come again for ever.
+    /// poison would come again forever.
     pub fn new(handler: H, settings: Settings, known: Known) -> Result<Self, StartError> {
         Self::with_lines(handler, settings, known, Arc::new(Stdout::default()))
     }
@@ -70,7 +70,7 @@ impl<H: Handler> Consumer<H> {
         &self.inner.metrics
     }
 
-    /// What is known of the subscription.
+    /// What is known about the subscription.
     pub fn known(&self) -> &Known {
         &self.inner.known
     }

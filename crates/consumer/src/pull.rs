@@ -5,7 +5,7 @@
 //!                                 (order)  (handlers) (acks, nacks, extensions)
 //! ```
 //!
-//! One loop owns all state (`runner`); a handler that waits goes on in a task of its own.
+//! One loop owns all state (`runner`); a handler that waits continues in its own task.
 
 mod hands;
 mod lanes;
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// Why pulling ended by itself.
+/// Why pulling ended on its own.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -74,7 +74,7 @@ pub enum Form {
     Unwrapped,
 }
 
-/// The routes of a push consumer, for a server of your own: messages are posted to
+/// The routes of a push consumer, for your own server: messages are posted to
 /// `Options::path`.
 pub fn router<H: Handler>(
     consumer: Consumer<H>,

@@ -71,7 +71,7 @@ pub enum Form {
     },
 }
 
-/// Whom a token says the sender is, and whom it is meant for.
+/// The account a token names as the sender, and its audience.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcToken {
     /// The account the token is made for.

@@ -7,8 +7,8 @@
 //!                                                 push.in_flight_max
 //! ```
 //!
-//! Sockets come and go with whoever connects and whatever is subscribed, so they are bounded at the
-//! start: otherwise the log would meet the limit, at a time of somebody else's choosing.
+//! Sockets come and go with clients and subscriptions, so they are bounded at startup: otherwise
+//! the log could hit the limit at any time.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -169,7 +169,7 @@ impl Server {
     /// grace time, saves all progress and closes the store. `hurry` ends the grace time early.
     ///
     /// An error means that progress was not saved or the store not closed, as when the disk hangs;
-    /// the log holds all that was answered, so nothing is lost by ending all the same.
+    /// the log holds all that was answered, so nothing is lost by ending anyway.
     pub async fn stop(self, hurry: impl Future<Output = ()>) -> Result<(), StopError> {
         self.ready.send_replace(false);
         set_health(&self.health, ServingStatus::NotServing).await;
@@ -365,7 +365,7 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// What exists stays as it is, since somebody may have changed it for a reason.
+/// What exists stays as it is, since someone may have changed it for a reason.
 fn warn_of_drift(name: &str, drift: &[Drift]) {
     if drift.is_empty() {
         return;

@@ -57,7 +57,7 @@ impl Refusal {
         }
     }
 
-    /// Ack ids that count no more, on an exactly-once subscription. Official clients read which
+    /// Ack ids that no longer count, on an exactly-once subscription. Official clients read which
     /// ones from the detail; the other ids of the call are done. All are listed, however many:
     /// clients take 4 MiB of metadata for it.
     pub(crate) fn ack_ids_void(ids: impl IntoIterator<Item = String>) -> Self {

@@ -72,7 +72,7 @@ impl Replays {
 /// What operators ask for.
 impl DeadLetterAdmin {
     /// Begins to replay dead letters, and answers when they are counted or soon after. The
-    /// replay is on stable storage and goes on after a restart; new letters are not part of it.
+    /// replay is on stable storage and resumes after a restart; new letters are not part of it.
     pub(crate) async fn begin_replay(self: &Arc<Self>, request: ReplayRequest) -> Result<Replay> {
         let letter_box = self.letter_box(&request.place)?;
         let admin = Arc::clone(self);
@@ -224,7 +224,7 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// Begins, or goes on after a restart: `done` is what it has sent so far.
+    /// Begins, or resumes after a restart: `done` is what it has sent so far.
     fn start_replay(
         self: &Arc<Self>,
         run: Arc<Run>,

@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::runtime::Runtime;
 use crate::subscription::{Cursor, Notes, Subscription};
 
-/// Retention passes by itself; this often somebody looks whether it freed something.
+/// Retention passes on its own; this often someone looks whether it freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
 
 /// How long to wait after a checkpoint or trim that failed, or that left the disk full.
@@ -47,7 +47,7 @@ impl Checkpointer {
         Self { runtime, notes, registry, progress, attempts }
     }
 
-    /// Runs for ever. Sleeps while nothing has changed.
+    /// Runs forever. Sleeps while nothing has changed.
     pub(crate) async fn run(self: Arc<Self>) {
         let Runtime { clock, changed, upkeep, .. } = &*self.runtime;
         let mut trim_at = clock.now().plus(TRIM_EVERY);

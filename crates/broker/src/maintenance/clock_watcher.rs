@@ -33,7 +33,7 @@ impl ClockWatcher {
         Self { runtime, registry }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let Runtime { guard, clock, .. } = &*self.runtime;
         loop {

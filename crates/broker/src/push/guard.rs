@@ -13,7 +13,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub(crate) struct Guard {
     /// Whether addresses that are not public may be connected to.
     pub(crate) private_networks: bool,
-    /// What may be connected to all the same.
+    /// What may be connected to anyway.
     pub(crate) allow: Vec<IpNet>,
     /// Where this server listens, which it never connects to itself.
     pub(crate) own: Option<SocketAddr>,

@@ -240,7 +240,7 @@ impl Worker {
     }
 }
 
-/// Drives pushers as they come, for ever.
+/// Drives pushers as they come, forever.
 async fn drive(mut coming: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
     let mut pushers = FuturesUnordered::new();
     loop {

@@ -45,7 +45,7 @@ use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
 use crate::clock::Clock;
 
-/// How long a name is looked up for somebody who only wants to know whether it may be reached.
+/// How long a name is looked up for someone who only wants to know whether it may be reached.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What a sender may do.

@@ -13,7 +13,7 @@ pub const TRIES: &str = "postrider_consumer_firestore_tries_total";
 /// Codes that mean Firestore is overloaded or unreachable. ABORTED is not among them: those who
 /// write the same document at the same time are told so every day.
 pub const TRANSIENT_CODES: [&str; 3] = ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED"];
-/// Codes that stay until somebody puts the set-up right.
+/// Codes that last until someone fixes the setup.
 pub const CONFIG_CODES: [&str; 2] = ["PERMISSION_DENIED", "UNAUTHENTICATED"];
 /// gRPC has so many codes.
 const CODES: usize = 17;

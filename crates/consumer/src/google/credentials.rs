@@ -21,7 +21,7 @@ const SPARE: Duration = Duration::from_secs(300);
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// The key file cannot be used: the set-up must be put right.
+    /// The key file cannot be used: the setup must be fixed.
     #[error("key file {}: {problem}", path.display())]
     File {
         /// The file.
@@ -29,7 +29,7 @@ pub enum AccessError {
         /// What is wrong with it.
         problem: String,
     },
-    /// Who gives tokens says no: the set-up must be put right.
+    /// The token server refuses: the setup must be fixed.
     #[error("no token from {at}: {said}")]
     Refused {
         /// Who was asked.
@@ -48,7 +48,7 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// Whether it stays so until somebody does something.
+    /// Whether it stays so until someone does something.
     pub fn is_lasting(&self) -> bool {
         !matches!(self, Self::Unreachable { .. })
     }

@@ -1,4 +1,4 @@
-//! A listener of its own for those who have none.
+//! A listener for programs that have none.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! OIDC tokens: whether a request comes from whom it should.
+//! OIDC tokens: whether a request comes from the expected sender.
 
 mod keys;
 

@@ -17,7 +17,7 @@ const MILLION: u32 = 1_000_000;
 /// The figures of one subscription at one time, or of the server itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Dead letters that came from it and that nobody has dealt with.
+    /// Its dead letters that nobody has handled.
     pub dead_letters_waiting: u64,
     /// Dead letters that came from it since the server started.
     pub dead_letters_total: u64,
@@ -82,11 +82,11 @@ pub enum Measure {
     LaneBlocked,
     /// Lanes that wait for an operator.
     LanesHalted,
-    /// Dead letters that nobody has dealt with.
+    /// Dead letters nobody has handled.
     DeadLettersWaiting,
     /// Dead letters that came within the level's time.
     DeadLettersArrived,
-    /// How many more dead letters came than were dealt with, over a window.
+    /// How many more dead letters arrived than were handled, over a window.
     DeadLettersGrowth,
     /// By how many messages the backlog grew, over a window.
     BacklogGrowth,

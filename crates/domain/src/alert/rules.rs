@@ -42,7 +42,7 @@ pub struct Level {
 pub enum RuleName {
     /// Messages were given up.
     DeadLetters,
-    /// More are given up than are dealt with.
+    /// More are given up than are handled.
     DeadLetterGrowth,
     /// Endpoints fail.
     Push5xx,

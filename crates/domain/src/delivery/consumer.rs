@@ -4,7 +4,7 @@ use super::Effects;
 
 /// One consumer of a subscription: a stream, a pull for the time of its call, a push sender.
 ///
-/// Never given out twice by one `Delivery`.
+/// Never issued twice by one `Delivery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub u64);
 

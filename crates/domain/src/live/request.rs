@@ -22,7 +22,7 @@ pub struct Request {
     pub collection: String,
     /// `filters`: all must hold; none = everything.
     pub filters: Vec<Clause>,
-    /// `filter`, in the CEL spelling, in place of `filters`.
+    /// `filter`, in the CEL spelling, instead of `filters`.
     pub filter: Option<String>,
     /// `ttl` in seconds; `None` = the default.
     pub ttl_s: Option<i64>,

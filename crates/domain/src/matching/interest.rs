@@ -3,7 +3,7 @@
 //!
 //! Every filter that needs one of certain values gives a key for each of them. If some filter
 //! needs none, everything may be wanted. A message may be wanted if it has one of the keys. A key
-//! may be there that no filter has any more, or that only looks like one (Bloom), but never is one
+//! may be there that no filter has anymore, or that only looks like one (Bloom), but never is one
 //! missing.
 //!
 //! A key is 64 bits: FNV-1a over these bytes, then mixed as `mixed` does.

@@ -37,7 +37,7 @@ pub struct Pattern(String);
 
 impl Pattern {
     /// Reads a pattern such as `pusher@shop.iam.gserviceaccount.com` or `*@shop.example.com`; `*`
-    /// alone is everybody.
+    /// alone is everyone.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let is_bad = |c: char| c.is_whitespace() || c.is_control();
         if text.is_empty() || text.len() > PATTERN_BYTES_MAX || text.contains(is_bad) {

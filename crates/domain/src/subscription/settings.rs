@@ -62,7 +62,7 @@ pub struct Subscription {
     pub paused: bool,
     /// What a lane does with an exhausted message.
     pub poison: Poison,
-    /// The attribute whose value names a message's lane, in place of the ordering key.
+    /// The attribute whose value names a message's lane, instead of the ordering key.
     pub lane_by: Option<String>,
     /// How often a message is tried, given in our own way; with a dead letter policy it is the
     /// same number.
@@ -80,7 +80,7 @@ pub struct Subscription {
     pub is_ack_deadline_given: bool,
     /// Where its messages are pushed to; `None` = they are pulled.
     pub push: Option<PushConfig>,
-    /// Waits between attempts given in our own way, in place of a retry policy.
+    /// Waits between attempts given in our own way, instead of a retry policy.
     pub backoff: Option<Backoff>,
     /// Headers sent with each push, beside those that are always sent.
     pub headers: BTreeMap<String, String>,

@@ -74,8 +74,8 @@ pub(crate) struct GivenIds {
 }
 
 impl GivenIds {
-    /// Sorts out what is malformed or of another subscription. On an exactly-once subscription
-    /// that is an outcome of its own, and the other ids of the request count all the same.
+    /// Sorts out what is malformed or of another subscription. On an exactly-once subscription that
+    /// is a separate outcome, and the other ids in the request still count.
     pub(crate) fn sorted(subscription: &Subscription, texts: &[String]) -> Self {
         let mut given = Self { ids: Vec::with_capacity(texts.len()), void: Vec::new() };
         for text in texts {

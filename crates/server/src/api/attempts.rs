@@ -23,7 +23,7 @@ pub(crate) struct ListAttempts {
     pub(crate) message_id: String,
     /// Most in one answer; 0 leaves it to us.
     pub(crate) page_size: i32,
-    /// Where to go on; empty = at the newest.
+    /// Where to continue; empty = at the newest.
     pub(crate) page_token: String,
 }
 

@@ -48,11 +48,11 @@ pub(crate) struct ListLetters {
     /// A dead letter topic, or a subscription whose letters are asked for.
     pub(crate) resource: String,
     pub(crate) criteria: CriteriaText,
-    /// What became of them; empty = those that nobody has dealt with.
+    /// Their state; empty = those nobody has handled.
     pub(crate) state: String,
     /// Most in one answer; 0 leaves it to us.
     pub(crate) page_size: i32,
-    /// Where to go on; empty = at the oldest.
+    /// Where to continue; empty = at the oldest.
     pub(crate) page_token: String,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// Nothing is done with all letters unless somebody says so.
+    /// Nothing is done to all letters unless the caller says so.
     fn read(&self) -> Result<Selection, Invalid> {
         let by_id = !self.message_ids.is_empty();
         let by_criteria = !self.criteria.is_empty();
@@ -187,7 +187,7 @@ impl Api {
     }
 }
 
-/// Which letters by what became of them.
+/// Which letters, by state.
 fn wanted(state: &str, default: LettersWanted) -> Result<LettersWanted, Invalid> {
     match state {
         "" => Ok(default),

@@ -30,7 +30,7 @@ pub(crate) struct PeekMessages {
 /// What was seen.
 pub(crate) struct PeekedPage {
     pub(crate) messages: Vec<Peeked>,
-    /// Empty = there is no more. Whoever waits is always told where to go on.
+    /// Empty = there is no more. A call that waits always gets one.
     pub(crate) next_page_token: String,
     /// What keeps the subscription from delivering; `None` of a topic.
     pub(crate) obstacles: Option<Obstacles>,
@@ -66,7 +66,7 @@ fn query(request: &PeekMessages) -> Result<Peek, Invalid> {
     })
 }
 
-/// A token goes on where an answer ended, whatever else is said.
+/// A token continues where an answer ended, whatever else the request says.
 fn from(request: &PeekMessages) -> Result<PeekFrom, Invalid> {
     if let Some(offset) = paging::offset_of(&request.page_token)? {
         return Ok(PeekFrom::Offset(offset));

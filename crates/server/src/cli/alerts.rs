@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.exit_code { verdict(&alerts) } else { Ok(()) }
 }
 
-/// Whether somebody must look at one of them now.
+/// Whether someone must look at one of them now.
 fn verdict(alerts: &[Value]) -> Result<(), Failure> {
     match alerts.iter().filter(|alert| alert["state"] == "firing").count() {
         0 => Ok(()),

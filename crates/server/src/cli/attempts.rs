@@ -1,4 +1,4 @@
-//! `postrider attempts`: what became of the attempts to push messages.
+//! `postrider attempts`: push attempts and their results.
 
 use clap::Args;
 use serde_json::{Value, json};

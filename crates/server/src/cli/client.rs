@@ -27,7 +27,7 @@ const EMULATOR_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 
 const LOCAL: &str = "http://127.0.0.1:8085";
 
-/// Whom to ask, about which project, and how to show the answer.
+/// Which server to ask, about which project, and how to show the answer.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct At {
     /// The server [default: PUBSUB_EMULATOR_HOST, else http://127.0.0.1:8085]
@@ -61,7 +61,7 @@ impl At {
     }
 }
 
-/// Why a call was not answered with what was asked for.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The server said no.
@@ -72,7 +72,7 @@ pub(super) enum Problem {
     },
     /// There was no connection.
     Unreachable(String),
-    /// The connection or the answer broke off.
+    /// The connection broke, or the answer ended early.
     Broken(String),
     /// There was no answer in time.
     Late,
@@ -89,7 +89,7 @@ pub(super) enum Ours<'name> {
     Item,
 }
 
-/// Calls on one server. Each has a connection of its own.
+/// Calls on one server, each on its own connection.
 pub(super) struct Client {
     host: String,
     runtime: Runtime,

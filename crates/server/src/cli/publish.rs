@@ -203,7 +203,7 @@ pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(data)
 }
 
-/// Nobody shall wonder why nothing happens: it is they who are waited for.
+/// So that nobody wonders why nothing happens: it is waiting for input.
 fn tell_who_waits(file: &Path) {
     if file == Path::new("-") && std::io::stdin().is_terminal() {
         note("type messages, one per line; Ctrl-D to end");
@@ -218,15 +218,15 @@ fn open(file: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     Ok(Box::new(opened))
 }
 
-/// The lines of `input`, read by a thread of its own: whoever types or pipes them slowly sees each
-/// published at once, and whoever pipes them fast sees few requests.
+/// The lines of `input`, read by a separate thread: slow input is published line by line, and
+/// fast input in few requests.
 fn read_lines(input: Box<dyn Read + Send>) -> Receiver<Result<Vec<u8>, Failure>> {
     let (sender, lines) = sync_channel(LINES_AHEAD);
     std::thread::spawn(move || {
         let mut input = BufReader::new(input);
         while let Some(line) = next_line(&mut input).transpose() {
             let is_end = line.is_err();
-            // Nobody takes lines any more once publishing has failed.
+            // Nobody takes lines once publishing has failed.
             if sender.send(line).is_err() || is_end {
                 break;
             }

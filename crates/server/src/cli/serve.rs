@@ -43,7 +43,7 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let server = tokio::select! {
         started = Server::start(config) => started.map_err(Failure::failed)?,
-        // Nothing has been promised to anybody yet, and recovery can be begun again.
+        // Nothing has been promised to anyone yet, and recovery can be begun again.
         () = signals.next() => return Ok(()),
     };
     // Whoever started it may not care for its screen.
@@ -140,7 +140,7 @@ fn data(config: &Config) -> String {
     }
 }
 
-/// The path from the root on, which is the same for whoever reads it.
+/// The absolute path, which is the same for every reader.
 fn whole(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }

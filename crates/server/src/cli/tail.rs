@@ -200,7 +200,7 @@ impl Tail<'_> {
     }
 }
 
-/// One line; of a backlog with what is known of the message's delivery.
+/// One line; of a backlog with what is known about the message's delivery.
 fn line(found: &Value) -> String {
     let mut more = plain(&found["state"]);
     if let Some(attempt) = found["attempt"].as_u64().filter(|attempt| *attempt > 0) {

@@ -211,7 +211,7 @@ fn add_rates(one: &mut Value, earlier: &[Value], rates: &[(&str, &str)], seconds
     for (counter, rate) in rates {
         let now = one[*counter].as_f64().unwrap_or_default();
         let before = before.and_then(|before| before[*counter].as_f64()).unwrap_or(now);
-        // A counter that went back began anew with the server.
+        // A counter that went back was reset by a restart of the server.
         let more = if now < before { now } else { now - before };
         one[*rate] = json!((more / seconds * 10.0).round() / 10.0);
     }

@@ -37,7 +37,7 @@ pub struct Push {
     /// What may be reached in any case.
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
-    /// Whose tokens pushes may carry; none = anybody's on a loopback address, else nobody's.
+    /// Whose tokens pushes may carry; none = anyone's on a loopback address, else nobody's.
     #[serde(deserialize_with = "accounts")]
     pub oidc_accounts: Vec<Pattern>,
     /// Further roots to trust; empty = none.

@@ -19,7 +19,7 @@ const USUAL_FILE: &str = "postrider.toml";
 /// What every variable for us begins with.
 const PREFIX: &str = "POSTRIDER_";
 
-/// The variable that names the file, in place of `--config`.
+/// The variable that names the file, instead of `--config`.
 pub const FILE_VARIABLE: &str = "POSTRIDER_CONFIG";
 
 /// Variables that are for commands that ask a server, and no settings of one.

@@ -24,7 +24,7 @@ pub(super) fn registration(body: Option<Value>) -> Result<Request> {
     Ok(request)
 }
 
-/// The registrations of a batch, each to be read by itself.
+/// The registrations of a batch, each to be read on its own.
 pub(super) fn batch(body: Option<Value>) -> Result<Vec<Value>> {
     one_list(body, "subscriptions")
 }

@@ -31,7 +31,7 @@ const INCOMING_BYTES_MAX: usize = 4 << 10;
 const READ_BYTES: usize = 4 << 10;
 /// Bytes that are gathered before they are written.
 const WRITE_BYTES: usize = 16 << 10;
-/// Bytes of one part of a message. A socket keeps for ever what the longest part took.
+/// Bytes of one part of a message. A socket never frees what the longest part took.
 const PART_BYTES: usize = 16 << 10;
 /// A gateway that was not heard of for so many heartbeats is gone.
 const SILENT_HEARTBEATS_MAX: u32 = 3;

@@ -22,8 +22,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What a stream of events is.
 pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Where the stream shall begin. `Last-Event-ID` knows better than the address, which is the same
-/// each time a client connects again.
+/// Where the stream starts. `Last-Event-ID` knows better than the address, which is the same each
+/// time a client connects again.
 pub(super) fn start(query: Option<&str>, headers: &HeaderMap) -> Result<LiveStart> {
     let mut query = Query::read(query, &["sequence", "topic", "offset"])?;
     let sequence = query.number("sequence")?;

@@ -55,7 +55,7 @@ enum Use {
     /// They are read as they are.
     Plain,
     /// They are one message of gRPC, which is held back until the body has ended: what is built of
-    /// it shall not wait for a client that does not end.
+    /// it must not wait for a client that does not finish.
     Call(Gather),
     /// They are messages of gRPC for as long as both sides like. The transport keeps room for the
     /// largest, so that it is charged; and the stream with it.

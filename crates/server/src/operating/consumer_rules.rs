@@ -1,4 +1,4 @@
-//! The rules for programs that write Firestore (`postrider materialize`): a group of their own in
+//! The rules for programs that write Firestore (`postrider materialize`): their own group in
 //! the rule file, because another program shows their metric.
 
 use std::fmt::Write;

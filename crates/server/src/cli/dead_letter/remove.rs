@@ -1,4 +1,4 @@
-//! Deleting dead letters, which nobody shall do by mistake.
+//! Deleting dead letters, with a confirmation so nobody does it by mistake.
 
 use std::io::{BufRead, IsTerminal};
 

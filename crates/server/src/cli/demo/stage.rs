@@ -39,7 +39,7 @@ struct OwnServer {
 }
 
 impl Stage {
-    /// On the server that was named, or on one of its own.
+    /// On the given server, or on a temporary one.
     pub(super) fn set(at: &At, is_fast: bool) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

@@ -103,7 +103,7 @@ fn acked(pushes: &[Push]) -> impl Iterator<Item = &str> {
     pushes.iter().filter(|push| push.status == 200).map(|push| push.text.as_str())
 }
 
-/// Tells of pushes as they arrive, until so many are acked; what has arrived.
+/// Reports pushes as they arrive, until this many are acked; returns what arrived.
 pub(super) fn watch(stage: &Stage, path: &str, count: usize) -> Result<Vec<Push>, Failure> {
     let mut told = 0;
     loop {

@@ -166,7 +166,7 @@ fn cannot_ask(source: &PullSource, error: StartError) -> Failure {
     }
 }
 
-/// Nobody shall wait for messages that can never be written.
+/// Fails early instead of taking messages that can never be written.
 async fn check_access(client: &Client) -> Result<(), Failure> {
     if client.is_of_machine() {
         note("no emulator or key file is set: asking Google's metadata server");
@@ -209,7 +209,7 @@ async fn ended(stopped: &watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
-/// Shows metrics and health on a port of their own, where one is set, as long as it is polled.
+/// Shows metrics and health on their own port, where one is set, as long as it is polled.
 async fn observed(
     listen: Option<&str>,
     metrics: &Arc<Metrics>,

@@ -17,7 +17,7 @@ pub(super) struct Piece {
     pub(super) ids: Vec<u64>,
 }
 
-/// What is known of the place of a request in its lane.
+/// What is known about the place of a request in its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is in no lane.
@@ -67,7 +67,7 @@ impl Verdict {
 const REMEMBERED_MAX: usize = 100_000;
 
 /// Follows lanes by their chains alone: which message was acked, and which one came behind it. So
-/// it needs not know what the lanes are.
+/// it does not need to know what the lanes are.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// Acked messages, and the one of their lane that was acked next.

@@ -39,9 +39,9 @@ pub(super) enum Tone {
     Dim,
     /// The line of headings.
     Heading,
-    /// Somebody should look at it.
+    /// Someone should look at it.
     Warn,
-    /// Somebody must do something.
+    /// Someone must do something.
     Bad,
 }
 

@@ -1,5 +1,5 @@
 //! Numbers as text. The formatter of the standard library costs several times as much, which shows
-//! where it runs forevery message.
+//! where it runs for every message.
 
 /// Digits of the greatest `u64`.
 const DIGITS_MAX: usize = 20;

@@ -73,7 +73,7 @@ pub struct LiveRegistered {
     pub created: Timestamp,
     /// When it expires without a heartbeat.
     pub expires: Timestamp,
-    /// Whether a value or a bound leads to the filter. If not, it is run forevery message.
+    /// Whether a value or a bound leads to the filter. If not, it is run for every message.
     pub indexed: bool,
     /// Version of what is wanted in the collection; contains this subscription.
     pub interest_version: u64,

@@ -108,7 +108,7 @@ impl Connection {
         Ok(request)
     }
 
-    /// A request whose answer may go on forever.
+    /// A request whose answer may never end.
     pub(crate) async fn stream<T>(&self, body: T) -> Result<Request<T>, Status> {
         let mut request = Request::new(body);
         if let Some(tokens) = &self.tokens {

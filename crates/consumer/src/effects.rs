@@ -1,4 +1,4 @@
-//! Effects that happen once: what was handled is kept beside what it did, in one transaction.
+//! Effects that happen once: what was handled is kept next to what it did, in one transaction.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -25,17 +25,17 @@ use runner::Runner;
 /// How messages are pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// At most so many messages are on lease; the server is told, and it is kept to here too.
+    /// At most this many messages are on lease; the server is told, and it is kept to here too.
     pub outstanding_messages_max: usize,
-    /// At most so many bytes of messages are on lease.
+    /// At most this many bytes of messages are on lease.
     pub outstanding_bytes_max: usize,
-    /// At most so many messages are handled at the same time.
+    /// At most this many messages are handled at the same time.
     pub handlers_max: usize,
     /// How long a lease lasts, 10 to 600 s; it is extended while the message is held.
     pub ack_deadline: Duration,
     /// A lease is extended until it is this old. What takes longer may be delivered again.
     pub lease_max: Duration,
-    /// How long handlers may go on once the consumer is stopped.
+    /// How long handlers may continue once the consumer is stopped.
     pub shutdown_grace: Duration,
     /// The wait before a lost stream is opened again, doubled with each try, and its most.
     pub reconnect: (Duration, Duration),

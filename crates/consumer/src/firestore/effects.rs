@@ -1,4 +1,4 @@
-//! Effects in Firestore: look, decide, and commit on condition that nothing has changed.
+//! Effects in Firestore: look, decide, and commit on the condition that nothing has changed.
 //!
 //! A commit is one transaction: all of its writes happen or none, and only while its conditions
 //! hold. Here they are that the note is still missing and the document is as it was read. So no

@@ -183,7 +183,7 @@ fn kind(failure: &Failure) -> &str {
     if failure.kind.is_empty() { "Unknown" } else { &failure.kind }
 }
 
-/// The beginning of `text`, at most so many bytes and whole characters.
+/// The beginning of `text`, at most this many bytes and whole characters.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
 }

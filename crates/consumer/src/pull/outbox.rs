@@ -82,7 +82,7 @@ impl Outbox {
     }
 }
 
-/// The first of `ids`, at most so many.
+/// The first of `ids`, at most this many.
 fn some(ids: &mut Vec<String>, max: usize) -> Vec<String> {
     let rest = ids.split_off(ids.len().min(max));
     std::mem::replace(ids, rest)

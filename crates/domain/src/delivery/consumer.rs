@@ -79,7 +79,7 @@ struct Slot {
     generation: u32,
     is_open: bool,
     load: Load,
-    /// It was told to wait until something of so many bytes fits.
+    /// It was told to wait until something of this many bytes fits.
     waits_for: Option<u64>,
 }
 

@@ -181,7 +181,7 @@ pub struct Effects {
     /// Records that were tried as often as they may be. Their owner forwards or drops them and
     /// says so with `settle_exhausted`, or gives them back with `spare`.
     pub exhausted: Vec<Exhausted>,
-    /// Deliveries that failed, in the order in which they did: for whoever counts and tells.
+    /// Deliveries that failed, in the order in which they did: for counting and reporting.
     pub failed: Vec<Failed>,
     /// Consumers that may ask again: there is room for them, or something for them alone.
     pub freed: Vec<ConsumerId>,
@@ -227,7 +227,7 @@ pub struct Delivery {
     identity: Identity,
     settings: Settings,
     progress: Progress,
-    /// Where reading the log goes on. What lies below is settled, leased, returned, in a lane or
+    /// Where reading the log continues. What lies below is settled, leased, returned, in a lane or
     /// damaged.
     fresh: Offset,
     returned: Returned,

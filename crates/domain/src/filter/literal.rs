@@ -89,7 +89,7 @@ fn ascii(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
     }
 }
 
-/// Reads exactly so many digits, at most eight.
+/// Reads exactly this many digits, at most eight.
 fn hexadecimal(cursor: &mut Cursor<'_>, digits: usize) -> Result<u32, Fault> {
     let mut number = 0;
     for _ in 0..digits {

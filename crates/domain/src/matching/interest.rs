@@ -24,7 +24,7 @@ use crate::filter::{Expression, Field, Scalar, ScalarRef};
 use crate::json::{self, Value};
 use crate::message::{self, Malformed};
 
-/// Up to so many keys are given as they are.
+/// Up to this many keys are given as they are.
 pub const EXACT_KEYS_MAX: usize = 1_000;
 /// Bits of a Bloom filter for each key: about one message in a hundred passes by mistake, for each
 /// key that it has.

@@ -11,7 +11,7 @@
 //! A message looks into the root bucket of its collection and into one bucket for each of its
 //! fields that some filter names. What stands there either matches already (an equality alone, or
 //! with one bound), or its program is run, once per group. Filters that neither an equality nor a
-//! bound leads to are run forevery message of their collection: `RESIDUAL_MAX` of them at most.
+//! bound leads to are run for every message of their collection: `RESIDUAL_MAX` of them at most.
 //! A collection's first few groups, and a bucket's, are run too, because that is as quick as
 //! looking further and takes less memory.
 //!
@@ -97,7 +97,7 @@ struct Collection {
 pub struct Placed {
     /// To be given back when the subscription is removed.
     pub group: u32,
-    /// Whether a value or a bound leads to the filter. If not, it is run forevery message.
+    /// Whether a value or a bound leads to the filter. If not, it is run for every message.
     pub indexed: bool,
     /// Version of what is wanted in the collection; contains this subscription.
     pub interest_version: u64,

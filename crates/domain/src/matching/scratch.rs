@@ -1,4 +1,4 @@
-//! What matching needs beside the index, used again forevery message.
+//! What matching needs beside the index, used again for every message.
 
 use super::paths::{ATTRIBUTES, DATA, Paths};
 use crate::filter::Seen;

@@ -42,7 +42,7 @@ pub struct Subscription {
     pub message_retention: Duration,
     /// Free marks for people and programs, and reserved ones that set something.
     pub labels: BTreeMap<String, String>,
-    /// After so long without use it is deleted; `None` = never.
+    /// After this long without use it is deleted; `None` = never.
     pub expiration: Option<Duration>,
     /// Whether messages of one ordering key go in order. Decided at creation.
     pub message_ordering: bool,

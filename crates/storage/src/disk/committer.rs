@@ -1,4 +1,4 @@
-//! The thread that makes commits durable: one write and one sync foreverything queued.
+//! The thread that makes commits durable: one write and one sync for everything queued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

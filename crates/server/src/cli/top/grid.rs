@@ -153,7 +153,7 @@ fn line(shown: &[Shown], row: usize, has_colours: bool) -> String {
     text
 }
 
-/// At most so many characters; the last says that there were more.
+/// At most this many characters; the last says that there were more.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -86,7 +86,7 @@ fn is_waiting(time: Duration) -> bool {
     poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
-/// Up to so many bytes, past any buffer, which polling would not know; none at the end.
+/// Up to this many bytes, past any buffer, which polling would not know; none at the end.
 fn read<const N: usize>() -> Vec<u8> {
     let mut bytes = [0; N];
     let count = rustix::io::read(io::stdin(), &mut bytes).unwrap_or_default();

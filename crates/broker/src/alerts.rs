@@ -24,7 +24,7 @@ use post::Outbox;
 /// Subscriptions that are looked at before others get their turn.
 const SEEN_AT_ONCE: usize = 100;
 
-/// Watches every subscription, and tells of what is wrong.
+/// Watches every subscription, and reports what is wrong.
 pub(crate) struct Alerts {
     runtime: Arc<Runtime>,
     registry: Arc<Registry>,
@@ -33,7 +33,7 @@ pub(crate) struct Alerts {
     known: Known,
 }
 
-/// What is known of every subscription, and what is to be told.
+/// What is known about every subscription, and what is to be told.
 #[derive(Default)]
 struct Known {
     watched: Mutex<BTreeMap<SubscriptionId, Watched>>,
@@ -67,7 +67,7 @@ impl Alerts {
         Self { runtime, registry, observer, admin, known: Known::default() }
     }
 
-    /// Looks every so often as the options say, for ever.
+    /// Looks every so often as the options say, forever.
     pub(crate) async fn run(self: Arc<Self>, options: AlertOptions) {
         let clock = &self.runtime.clock;
         loop {

@@ -49,7 +49,7 @@ impl Audit for AuditLog {
             message_id = act.message_id,
             details = act.details,
             peer = act.peer.map(|peer| peer.to_string()),
-            "an operator acted"
+            "operator action"
         );
     }
 }

@@ -53,7 +53,7 @@ impl Catalogue {
         self.ledger.lock().await
     }
 
-    /// Changes definitions, in a task of its own: a caller who goes away half way leaves nothing
+    /// Changes definitions, in its own task: a caller who goes away halfway leaves nothing
     /// half done, such as an entry in the store that nobody knows of.
     pub(crate) async fn change<T: Send + 'static>(
         &self,

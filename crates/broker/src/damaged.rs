@@ -1,4 +1,4 @@
-//! Records that somebody came upon and that cannot be read.
+//! Records that someone came upon and that cannot be read.
 
 use std::collections::BTreeSet;
 

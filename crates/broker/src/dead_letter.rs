@@ -40,11 +40,11 @@ impl Forwarder {
         Self { access, notes, registry, attempts }
     }
 
-    /// Takes one record after the other, for ever.
+    /// Takes one record after the other, forever.
     pub(crate) async fn run(self) {
         loop {
             let mut job = self.notes.given_up.next().await;
-            // What is in memory is read without waiting; others get their turn all the same.
+            // What is in memory is read without waiting; others get their turn anyway.
             tokio::task::coop::consume_budget().await;
             if job.skip.is_some() {
                 job.exhausted.failure = self.last_failure(&job).await;

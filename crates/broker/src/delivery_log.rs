@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   failed, under the subscription's lock ─► gate (so many a second) ─► queue ─► chore ─► stderr
-//!   settled, only if anybody listens ─────────────────────────────────────────────────►
+//!   settled, only if anyone listens ─────────────────────────────────────────────────►
 //! ```
 //!
 //! Nobody waits for the terminal while holding a lock. Neither a message's data nor what an
@@ -72,11 +72,9 @@ impl DeliveryOutcome {
             Self::Duplicate => "acked again",
             Self::StaleIgnored => "late, ignored",
             Self::Poison => "delivery failed, the lane is halted",
-            Self::Retry => "delivery failed, to be tried again",
+            Self::Retry => "delivery failed, will retry",
             Self::DeadLettered => "message dead-lettered",
-            Self::Dropped => {
-                "message dropped: its attempts are exhausted and it can go to no dead letter topic"
-            }
+            Self::Dropped => "message dropped: out of attempts and no dead letter topic",
         }
     }
 }
@@ -87,7 +85,7 @@ pub(crate) struct LogLine {
     pub(crate) subscription: SubscriptionName,
     pub(crate) topic: TopicName,
     pub(crate) offset: Offset,
-    /// `None` = not known any more.
+    /// `None` = not known anymore.
     pub(crate) publish_time: Option<Timestamp>,
     pub(crate) attempt: Option<u32>,
     pub(crate) outcome: DeliveryOutcome,
@@ -194,7 +192,7 @@ impl DeliveryLog {
         self.write(&Entry::Delivery(line.clone()));
     }
 
-    /// Writes what comes, for ever.
+    /// Writes what comes, forever.
     pub(crate) async fn run(&self, clock: &dyn Clock) {
         loop {
             let added = self.added.notified();
@@ -251,7 +249,7 @@ impl DeliveryLog {
                 target: "delivery",
                 subscription = %subscription,
                 count,
-                "further failed deliveries, not shown one by one"
+                "more failed deliveries, not logged individually"
             ),
         }
     }

@@ -70,15 +70,15 @@ pub enum Error {
     /// The topic's schema is gone, so that no message can be as it says.
     #[error(
         "the schema of topic {0} was deleted; set another with schema_settings, or clear \
-         schema_settings so that messages are not checked"
+         schema_settings to stop checking messages"
     )]
     SchemaDeleted(String),
     /// The disk has no space for messages.
-    #[error("no space left for new messages; free disk space or acknowledge what is stored")]
+    #[error("no space left for new messages; free disk space or ack stored messages")]
     Full,
     /// The log is at its bound and cannot be emptied; the text says why.
     #[error(
-        "no messages are taken: the write-ahead log has reached storage.wal_max and cannot be \
+        "not accepting messages: the write-ahead log has reached storage.wal_max and cannot be \
          emptied: {0}; GET /status says what to do"
     )]
     LogStuck(String),
@@ -88,8 +88,8 @@ pub enum Error {
     /// A stored definition cannot be read by this version.
     #[error("{0}: {1}")]
     Unreadable(String, Arc<Unreadable>),
-    /// The operating system gives no random bytes to make a secret of.
-    #[error("no random bytes to make a secret of")]
+    /// The operating system gives no random bytes to create a secret.
+    #[error("no random bytes to create a secret")]
     NoRandomness,
     /// Messages cannot be pushed as the server's settings say; the text says why.
     #[error("cannot push: {0}")]
@@ -102,7 +102,7 @@ pub enum Error {
 impl Error {
     /// The work for an answer ended without one.
     pub(crate) fn broken_off() -> Self {
-        let why = std::io::Error::other("the change was broken off");
+        let why = std::io::Error::other("the change was interrupted");
         Self::Storage(storage::Error::Indeterminate(Arc::new(why)))
     }
 }

@@ -60,7 +60,7 @@ pub struct SubscriptionFigures {
     pub push_window: Option<u32>,
     /// Messages that went to the dead letter topic.
     pub dead_letters: u64,
-    /// Dead letters that came from it and that nobody has dealt with.
+    /// Its dead letters that nobody has handled.
     pub dead_letters_waiting: u64,
     /// Messages dropped, exhausted and without a dead letter policy.
     pub dropped: u64,

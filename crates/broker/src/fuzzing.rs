@@ -12,7 +12,7 @@ use crate::push::guard::Guard;
 
 pub use crate::push::sender::fuzzing::answer;
 
-/// Any bytes as a stored definition of each kind: refused, or the same again when written anew.
+/// Any bytes as a stored definition of each kind: refused, or the same when written again.
 pub fn definition(input: &[u8]) -> String {
     const TOPIC: &str = "projects/p/topics/t";
     const SUBSCRIPTION: &str = "projects/p/subscriptions/s";

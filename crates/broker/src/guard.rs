@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
-/// Stands for `suspended` in place of a bound.
+/// Stands for `suspended` instead of a bound.
 const SUSPENDED: u64 = 0;
 
 /// Watches the wall clock.
@@ -146,10 +146,13 @@ fn tell(change: Option<ClockChange>) {
              see `postrider clock`, and if the time is right, `postrider clock confirm`"
         ),
         Some(ClockChange::PutRight) => {
-            tracing::info!("the clock is right again: retention and expiry go on");
+            tracing::info!("the clock is right again: retention and expiry resume");
         }
         Some(ClockChange::Steady) => {
-            tracing::warn!("the clock was steady for a day: retention and expiry go on by it");
+            tracing::warn!(
+                "the clock was steady for a day: it is trusted, and retention and \
+                            expiry resume"
+            );
         }
     }
 }

@@ -27,7 +27,7 @@ use self::senders::Senders;
 use crate::changed::ChangedList;
 use crate::error::{Error, Result};
 
-/// What is known of a topic's records as dead letters.
+/// What is known about a topic's records as dead letters.
 #[derive(Default)]
 pub(crate) struct HandledLetters {
     state: Mutex<State>,

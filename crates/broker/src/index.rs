@@ -19,7 +19,7 @@ pub(crate) const ROOM_TOLD: usize = 10_000;
 pub(crate) struct Index<T> {
     total: AtomicUsize,
     held_back: Mutex<Vec<Weak<T>>>,
-    /// Whether `held_back` holds anybody, so that others take no lock.
+    /// Whether `held_back` holds anyone, so that others take no lock.
     holds_back: AtomicBool,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! topic ─► follower ─► index ─► registrations: whose? ─► session of each gateway ─► stream
 //!          (one per    (per collection,                  (bounded frames, with a
-//!           topic)      exact)                            number without a hole)
+//!           topic)      exact)                            number without gaps)
 //! ```
 //!
 //! A follower reads its topic's log behind the publishers, so that no publisher waits for it, and
@@ -82,7 +82,7 @@ pub struct LiveRegistered {
     pub effective: Vec<(TopicName, Offset)>,
 }
 
-/// What is known of a subscription.
+/// What is known about a subscription.
 #[derive(Clone, Debug)]
 pub struct LiveView {
     /// What the registry knows.
@@ -270,7 +270,7 @@ impl Live {
     }
 
     /// Removes all subscriptions of a gateway; how many. Of many, the index is cleared after the
-    /// answer: nobody is told of them any more, and what is wanted may show them a little longer.
+    /// answer: nobody is told of them anymore, and what is wanted may show them a little longer.
     pub fn close_gateway(self: &Arc<Self>, gateway: &str) -> usize {
         let mut registrations = self.registrations.lock();
         let ended = registrations.registry.close_gateway(gateway);
@@ -282,7 +282,7 @@ impl Live {
         self.note_ended(&mut registrations, &ended);
         drop(registrations);
         let live = Arc::clone(self);
-        // It ends by itself, and nobody waits for it.
+        // It ends on its own, and nobody waits for it.
         drop(spawn::named("live removal", async move {
             for some in ended.chunks(ENDED_AT_A_TIME) {
                 some.iter().for_each(|ended| live.shards.remove(ended));
@@ -376,7 +376,7 @@ impl Live {
     }
 }
 
-/// Ends what is past its deadline. Runs for ever.
+/// Ends what is past its deadline. Runs forever.
 pub(crate) async fn expire(live: Arc<Live>) {
     loop {
         let next = {

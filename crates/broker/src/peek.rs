@@ -20,7 +20,7 @@ const LOOKED_THROUGH_MAX: u64 = 20_000;
 /// Bytes of messages in one answer, about.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// The longest that anybody may wait for a message.
+/// The longest that anyone may wait for a message.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Where to look.
@@ -64,7 +64,7 @@ pub struct Peeked {
 pub struct PeekPage {
     /// The messages. There may be none although there are more.
     pub messages: Vec<Peeked>,
-    /// Where to go on.
+    /// Where to continue.
     pub next: Offset,
     /// Whether nothing is known behind them.
     pub is_end: bool,
@@ -176,7 +176,7 @@ impl View<'_> {
     async fn batch(&self, at: Offset) -> Result<Batch> {
         const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
         let batch = read_some(&*self.access.log, self.topic.id(), at, LIMIT).await?;
-        // What is in memory is read without waiting; others get their turn all the same.
+        // What is in memory is read without waiting; others get their turn anyway.
         tokio::task::coop::consume_budget().await;
         Ok(batch)
     }

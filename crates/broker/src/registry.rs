@@ -42,7 +42,7 @@ impl Registry {
         self.topics.write().insert(topic.name().clone(), topic);
     }
 
-    /// Makes a deleted topic known that somebody still reads.
+    /// Makes a deleted topic known that someone still reads.
     pub(crate) fn add_deleted_topic(&self, readers: Arc<Readers>) {
         self.tail.add(readers);
     }
@@ -76,7 +76,7 @@ impl Registry {
         self.tail.get(topic)
     }
 
-    /// Every topic with its readers, deleted ones that somebody reads included, in order of
+    /// Every topic with its readers, deleted ones that someone reads included, in order of
     /// creation.
     pub(crate) fn all_readers(&self) -> Vec<Arc<Readers>> {
         self.tail.all()

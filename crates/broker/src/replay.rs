@@ -41,7 +41,7 @@ pub struct Replay {
     pub name: String,
     /// The dead letter topic.
     pub topic: TopicName,
-    /// Whose letters; `None` = everybody's.
+    /// Whose letters; `None` = everyone's.
     pub subscription: Option<SubscriptionName>,
     /// What it does.
     pub state: ReplayState,
@@ -49,7 +49,7 @@ pub struct Replay {
     pub total: u64,
     /// How many were replayed.
     pub replayed: u64,
-    /// How many were left out, because somebody had dealt with them.
+    /// How many were left out because they were already handled.
     pub skipped: u64,
     /// How many cannot be replayed; they stay where they are.
     pub failed: u64,

@@ -29,7 +29,7 @@ pub(crate) struct Runtime {
     pub(crate) guard: Guard,
     pub(crate) options: Options,
     pub(crate) changed: Arc<Changed>,
-    /// Dead letter topics in which letters were dealt with since the last checkpoint.
+    /// Dead letter topics whose letters were handled since the last checkpoint.
     pub(crate) changed_letters: ChangedList<HandledLetters>,
     pub(crate) upkeep: Upkeep,
     /// Told when a dead letter topic has something new.

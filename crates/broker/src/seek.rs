@@ -32,7 +32,7 @@ struct KeptNow {
 }
 
 impl KeptNow {
-    /// Calls `use_it` with this and what a subscription keeps by itself.
+    /// Calls `use_it` with this and what a subscription keeps on its own.
     fn with<T>(&self, by_itself: Option<OwnAcked<'_>>, use_it: impl FnOnce(&Kept<'_>) -> T) -> T {
         let snapshots: Vec<&Progress> =
             self.by_snapshots.iter().map(|one| one.progress()).collect();
@@ -56,7 +56,7 @@ impl Seeker {
         Self { runtime, registry, push }
     }
 
-    /// Sends a subscription elsewhere. Durable when it returns; ack ids given out before count
+    /// Sends a subscription elsewhere. Durable when it returns; ack ids issued before count
     /// no more.
     pub(crate) async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
         self.runtime.check_serving()?;
@@ -124,8 +124,8 @@ impl Seeker {
             return Ok(snapshot.progress().clone());
         }
         let (theirs, ours) = (snapshot.topic().name(), subscription.topic().name());
-        let what = if theirs == ours { "an earlier topic of the name" } else { "topic" };
-        let problem = format!("is of {what} {theirs}, and the subscription of topic {ours}");
+        let what = if theirs == ours { "an earlier topic with that name" } else { "topic" };
+        let problem = format!("belongs to {what} {theirs}, but the subscription to topic {ours}");
         Err(Invalid::new("snapshot", problem).into())
     }
 }

@@ -35,11 +35,11 @@ pub struct Status {
     pub backlog: u64,
     /// Leases that are not settled, all together.
     pub outstanding: u64,
-    /// Lanes that wait for something other than consumers, halted ones included.
+    /// Lanes waiting for something other than consumers, including halted ones.
     pub lanes_blocked: u64,
     /// Lanes that wait for an operator.
     pub lanes_halted: u64,
-    /// Dead letters that nobody has dealt with.
+    /// Dead letters nobody has handled.
     pub dead_letters_waiting: u64,
     /// Replays that run.
     pub replays_running: usize,
@@ -125,8 +125,8 @@ impl Observer {
                 code: "log_failed",
                 resource: None,
                 problem: error.to_string(),
-                remedy: "nothing more is accepted or delivered, and the server ends; what was \
-                         answered OK is safe: look at the disk, then start again",
+                remedy: "nothing more is accepted or delivered, and the server exits; everything \
+                         answered OK is safe: check the disk, then restart",
             }];
         }
         let is_full = !runtime.log.has_room()
@@ -135,8 +135,8 @@ impl Observer {
             code: "disk_full",
             resource: None,
             problem: "no space is left for new messages".to_owned(),
-            remedy: "publishing is refused, acks and deliveries go on: free disk space, or \
-                     acknowledge what is stored",
+            remedy: "publishing is refused, acks and deliveries continue: free disk space, or ack \
+                     stored messages",
         });
         let damaged = runtime.damaged.seen().map(|(count, topic, offset)| Degraded {
             code: "message_damaged",
@@ -145,7 +145,7 @@ impl Observer {
                 .readers_of(topic)
                 .map(|readers| readers.topic().name().to_string()),
             problem: format!("{count} messages cannot be read, one of them is {offset}"),
-            remedy: "they are neither delivered nor acked, others go on: restore the disk, skip \
+            remedy: "they are neither delivered nor acked, others continue: restore the disk, skip \
                      their lanes, or seek past them",
         });
         let upkeep = self.log_not_trimmed();
@@ -158,11 +158,12 @@ impl Observer {
             code: "clock_jumped",
             resource: None,
             problem: format!(
-                "retention and expiry are suspended: the clock is {} s ahead of the time that passed",
+                "retention and expiry are suspended: the clock is {} s ahead of the time that has \
+                 passed",
                 jump.ahead.as_secs()
             ),
-            remedy: "no message is too old and nothing expires until the time is confirmed: set \
-                     the clock right, or run `postrider clock confirm` if it is right",
+            remedy: "nothing expires until the time is confirmed: fix the clock, or run `postrider \
+                     clock confirm` if it is right",
         })
     }
 
@@ -179,13 +180,13 @@ impl Observer {
             code: "log_not_trimmed",
             resource: None,
             problem: format!(
-                "since {since} progress could not be saved or room made in the log, {} times: {}",
+                "since {since} saving progress or freeing log space failed {} times: {}",
                 failing.times, failing.problem
             ),
-            remedy: "acks and deliveries go on, and messages are taken until the log has reached \
-                     storage.wal_max; then publishing is refused. Put right what the problem \
-                     names: the disk, who may write to the data folder, how many files may be \
-                     open. It is tried again every second",
+            remedy: "acks and deliveries continue, and messages are accepted until the log reaches \
+                     storage.wal_max; then publishing is refused. Fix what the problem names: the \
+                     disk, permissions on the data folder, or the limit on open files. The server \
+                     retries every second",
         })
     }
 
@@ -210,9 +211,9 @@ fn halted(resource: String, lanes: usize) -> Degraded {
     Degraded {
         code: "lanes_halted",
         resource: Some(resource),
-        problem: format!("{lanes} for an operator: a message was tried as often as it may be"),
-        remedy: "nothing more of these lanes is delivered, others go on: postrider lane list \
-                 shows them, lane release tries again, lane skip gives the message up",
+        problem: format!("{lanes} for an operator: a message is out of attempts"),
+        remedy: "these lanes deliver nothing, others continue: postrider lane list shows them, \
+                 lane release retries, lane skip gives up on the message",
     }
 }
 
@@ -221,7 +222,7 @@ fn stuck(resource: String, problem: String) -> Degraded {
         code: "dead_letters_stuck",
         resource: Some(resource),
         problem,
-        remedy: "its exhausted messages are tried again until they can go; create the dead letter \
+        remedy: "its exhausted messages are retried until they can leave; create the dead letter \
                  topic, or change the policy",
     }
 }

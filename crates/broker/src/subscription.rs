@@ -43,7 +43,7 @@ use crate::runtime::Runtime;
 use crate::topic::Topic;
 use crate::waiters::Waiters;
 
-/// Offsets that are looked up under one lock: whoever delivers shall not wait for thousands.
+/// Offsets looked up under one lock: deliveries should not wait for thousands.
 const LOOKED_UP_AT_ONCE: usize = 500;
 
 /// One life of a subscription.
@@ -293,8 +293,8 @@ impl Subscription {
     }
 
     /// Goes on from where `sought` says instead, which is told the progress so far, whether acked
-    /// messages are kept, and which of them are gone all the same. Durable when the receipt says
-    /// so. Every ack id given out so far is void.
+    /// messages are kept, and which of them are gone anyway. Durable when the receipt says
+    /// so. Every ack id issued so far is invalid.
     pub(crate) fn seek(
         self: &Arc<Self>,
         sought: impl FnOnce(&Progress, bool, Option<&Progress>) -> Progress,
@@ -418,7 +418,7 @@ impl Subscription {
         state.waiters.wake_all();
     }
 
-    /// Wakes everybody who waits, so that they see that the server stops.
+    /// Wakes everyone who waits, so that they see that the server stops.
     pub(crate) fn wake_all(&self) {
         self.state.lock().waiters.wake_all();
     }
@@ -456,7 +456,7 @@ impl Subscription {
 
 /// When it was used.
 impl Subscription {
-    /// Notes that somebody uses it.
+    /// Notes that someone uses it.
     pub(crate) fn touch(&self, now: Timestamp) {
         self.used_at.store(now.0, Ordering::Relaxed);
         self.runtime.expiries.note_use();

@@ -40,7 +40,7 @@ impl Tail {
         topics
     }
 
-    /// Wakes everybody who waits for anything.
+    /// Wakes everyone who waits for anything.
     pub(crate) fn wake_all(&self) {
         self.all().iter().for_each(|readers| readers.wake_all());
     }

@@ -58,7 +58,7 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Calls `tick` with each subscription when its time comes, for ever.
+    /// Calls `tick` with each subscription when its time comes, forever.
     pub(crate) async fn run(&self, clock: &dyn Clock, tick: impl Fn(&Arc<T>)) {
         loop {
             let earlier = self.earlier.notified();

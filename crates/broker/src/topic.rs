@@ -210,7 +210,7 @@ impl Topic {
         self.is_dead_letter.load(Ordering::SeqCst)
     }
 
-    /// How long every message is kept, whoever has acked it; `None` = only while somebody needs
+    /// How long every message is kept, whoever has acked it; `None` = only while someone needs
     /// it. A deleted topic keeps nothing for its own sake.
     pub(crate) fn retention(&self) -> Option<Duration> {
         match self.kept_us.load(Ordering::SeqCst) {

@@ -1,7 +1,7 @@
 //! Consumers that wait: for records, for the disk, or for their own flow control to give way.
 //!
 //! Whoever is woken need not ask: a stream whose client stops reading is never polled again. So
-//! everybody who was called out of a line is remembered until it asks. Whoever owns the waiters
+//! everyone who was called out of a line is remembered until it asks. Whoever owns the waiters
 //! looks after the called now and then (`check`), and those who did not come are called no more:
 //! others of the line are called in their place, twice as many each time.
 
@@ -20,7 +20,7 @@ pub(crate) struct Waiters {
     called: Vec<Noted>,
     /// Called at the second check from now on: what there is they gave back themselves.
     owed: Vec<Noted>,
-    /// How many did not come when called, since somebody last did.
+    /// How many did not come when called, since someone last did.
     silent: usize,
 }
 
@@ -78,7 +78,7 @@ impl Waiters {
         }
     }
 
-    /// Calls somebody else than `giver`, who gave back what there is. Where nobody else is in
+    /// Calls someone else than `giver`, who gave back what there is. Where nobody else is in
     /// line it is called itself, but not at once: clients that end give back what they hold as
     /// their last act, and would take it with them.
     pub(crate) fn wake_another(&mut self, giver: ConsumerId) {
@@ -116,7 +116,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes everybody: something changed for all of them.
+    /// Wakes everyone: something changed for all of them.
     pub(crate) fn wake_all(&mut self) {
         while let Some((_, waker)) = self.records.pop().or_else(|| self.disk.pop()) {
             waker.wake();
@@ -140,7 +140,7 @@ impl Waiters {
         self.owed.retain(|owed| owed.consumer != consumer);
     }
 
-    /// `consumer` does not want anything from disk any more.
+    /// `consumer` does not want anything from disk anymore.
     pub(crate) fn leave_disk(&mut self, consumer: ConsumerId) {
         if self.disk.take(consumer).is_some() {
             self.called.retain(|called| called.consumer != consumer);
@@ -152,19 +152,19 @@ impl Waiters {
         self.records.turns.len() + self.disk.turns.len()
     }
 
-    /// Whether somebody else than `consumer` would take records if there were any.
+    /// Whether someone else than `consumer` would take records if there were any.
     pub(crate) fn has_others_in_line(&self, consumer: ConsumerId) -> bool {
         let own = usize::from(self.records.has(consumer)) + usize::from(self.disk.has(consumer));
         self.in_line() > own
     }
 
-    /// Whether somebody depends on a `check` soon.
+    /// Whether someone depends on a `check` soon.
     pub(crate) fn needs_check(&self) -> bool {
         !self.owed.is_empty() || (!self.called.is_empty() && self.in_line() > 0)
     }
 
-    /// Gives up those who were called before the last check and did not ask since, and calls
-    /// others in their place. Returns whom it gave up.
+    /// Gives up those who were called before the last check and did not ask since, and calls others
+    /// in their place. Returns those it gave up on.
     pub(crate) fn check(&mut self) -> Vec<ConsumerId> {
         for owed in seen_before(&mut self.owed) {
             self.call(owed);

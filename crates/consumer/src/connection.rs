@@ -108,13 +108,13 @@ impl Connection {
         Ok(request)
     }
 
-    /// A request whose answer may go on for ever.
+    /// A request whose answer may never end.
     pub(crate) async fn stream<T>(&self, body: T) -> Result<Request<T>, Status> {
         let mut request = Request::new(body);
         if let Some(tokens) = &self.tokens {
             let token = tokens.token().await.map_err(|failure| no_token(&failure))?;
             let mut value = MetadataValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| Status::unauthenticated("the token is no header value"))?;
+                .map_err(|_| Status::unauthenticated("the token is not a valid header value"))?;
             value.set_sensitive(true);
             request.metadata_mut().insert("authorization", value);
         }

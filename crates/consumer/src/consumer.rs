@@ -40,7 +40,7 @@ impl<H> Clone for Consumer<H> {
 
 impl<H: Handler> Consumer<H> {
     /// A consumer that writes its log lines to standard output. Refuses settings with which
-    /// poison would come again for ever.
+    /// poison would come again forever.
     pub fn new(handler: H, settings: Settings, known: Known) -> Result<Self, StartError> {
         Self::with_lines(handler, settings, known, Arc::new(Stdout::default()))
     }
@@ -55,7 +55,7 @@ impl<H: Handler> Consumer<H> {
         let rules = settings.rules(&known);
         rules.check()?;
         if settings.handle_timeout.is_zero() {
-            let problem = "0 s, a handler needs time: set one second or more".to_owned();
+            let problem = "0 s, but a handler needs time: set one second or more".to_owned();
             return Err(StartError::Setting { field: "handle_timeout", problem });
         }
         let audit = settings.audit.as_deref().map(Audit::open).transpose()?;
@@ -70,7 +70,7 @@ impl<H: Handler> Consumer<H> {
         &self.inner.metrics
     }
 
-    /// What is known of the subscription.
+    /// What is known about the subscription.
     pub fn known(&self) -> &Known {
         &self.inner.known
     }
@@ -159,7 +159,7 @@ impl<H: Handler> Consumer<H> {
     ) -> Result<(), String> {
         if answer.forward {
             let Some(forwarder) = forwarder else {
-                return Err("its dead letter topic is not known: set dead_letter_topic".to_owned());
+                return Err("its dead letter topic is unknown: set dead_letter_topic".to_owned());
             };
             return forwarder.forward(message, failure).await;
         }
@@ -234,7 +234,7 @@ fn too_slow(timeout: Duration) -> Failure {
         kind: "Timeout".to_owned(),
         code: None,
         message: format!(
-            "the handler took longer than {} s; make it quicker, or raise handle_timeout",
+            "the handler took longer than {} s; make it faster, or raise handle_timeout",
             timeout.as_secs_f64()
         ),
     }

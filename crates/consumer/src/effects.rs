@@ -1,4 +1,4 @@
-//! Effects that happen once: what was handled is kept beside what it did, in one transaction.
+//! Effects that happen once: what was handled is kept next to what it did, in one transaction.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -111,7 +111,7 @@ pub enum Applied {
 pub enum StoreError {
     /// May go well later.
     Transient(Failure),
-    /// Goes well once the set-up is put right.
+    /// Succeeds once the setup is fixed.
     Config(Failure),
     /// Can never go well: what was to be written is wrong.
     Refused(Failure),

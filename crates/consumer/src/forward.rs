@@ -1,4 +1,4 @@
-//! Poison goes to the dead letter topic with all that is known of it.
+//! Poison goes to the dead letter topic with everything known about it.
 
 use std::sync::Arc;
 

@@ -126,7 +126,7 @@ impl Metrics {
                 "Poison published to dead letter topics",
                 &self.forwarded,
             ),
-            ("reconnects_total", "counter", "Streams opened again", &self.reconnects),
+            ("reconnects_total", "counter", "Streams reopened", &self.reconnects),
             ("leases_extended_total", "counter", "Ack deadlines moved", &self.extended),
             ("acks_refused_total", "counter", "Acks that the server refused", &self.acks_refused),
             ("outstanding_messages", "gauge", "Leases not yet settled", &self.outstanding),
@@ -134,7 +134,7 @@ impl Metrics {
             head(&mut out, name, kind, help);
             sample(&mut out, name, "", value.load(Ordering::Relaxed));
         }
-        head(&mut out, "up", "gauge", "Whether messages can come");
+        head(&mut out, "up", "gauge", "Whether messages can arrive");
         sample(&mut out, "up", "", u64::from(self.is_healthy()));
         out
     }

@@ -13,7 +13,7 @@ pub enum Outcome {
     Poison(Failure),
     /// It may go well later.
     Transient(Failure),
-    /// It goes well once somebody has put the set-up right.
+    /// It will succeed once someone fixes the setup.
     Config(Failure),
 }
 
@@ -28,7 +28,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// How handling ended, and what the log line shall say besides.
+/// How handling ended, and what else the log line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handled {
     /// How it ended.

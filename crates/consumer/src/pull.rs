@@ -5,7 +5,7 @@
 //!                                 (order)  (handlers) (acks, nacks, extensions)
 //! ```
 //!
-//! One loop owns all state (`runner`); a handler that waits goes on in a task of its own.
+//! One loop owns all state (`runner`); a handler that waits continues in its own task.
 
 mod hands;
 mod lanes;
@@ -25,17 +25,17 @@ use runner::Runner;
 /// How messages are pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// At most so many messages are on lease; the server is told, and it is kept to here too.
+    /// At most this many messages are on lease; the server is told, and it is kept to here too.
     pub outstanding_messages_max: usize,
-    /// At most so many bytes of messages are on lease.
+    /// At most this many bytes of messages are on lease.
     pub outstanding_bytes_max: usize,
-    /// At most so many messages are handled at the same time.
+    /// At most this many messages are handled at the same time.
     pub handlers_max: usize,
     /// How long a lease lasts, 10 to 600 s; it is extended while the message is held.
     pub ack_deadline: Duration,
     /// A lease is extended until it is this old. What takes longer may be delivered again.
     pub lease_max: Duration,
-    /// How long handlers may go on once the consumer is stopped.
+    /// How long handlers may continue once the consumer is stopped.
     pub shutdown_grace: Duration,
     /// The wait before a lost stream is opened again, doubled with each try, and its most.
     pub reconnect: (Duration, Duration),
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// Why pulling ended by itself.
+/// Why pulling ended on its own.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -102,7 +102,7 @@ pub async fn run<H: Handler>(
 ) -> Result<(), Error> {
     options.check()?;
     let Some(subscription) = consumer.known().subscription.clone() else {
-        let problem = "not known: name the subscription to pull from".to_owned();
+        let problem = "unknown: name the subscription to pull from".to_owned();
         return Err(StartError::Setting { field: "subscription", problem }.into());
     };
     let forwarder = forwarder(&connection, &consumer, &subscription)?;
@@ -122,8 +122,8 @@ fn forwarder<H: Handler>(
         return Ok(None);
     }
     let Some(topic) = known.dead_letter_topic.clone() else {
-        let problem = "not known, and poison = forward needs it: name the dead letter topic, or \
-                       set poison = nack";
+        let problem = "unknown, and poison = forward needs it: name the dead letter topic, or set \
+                       poison = nack";
         let problem = problem.to_owned();
         return Err(StartError::Setting { field: "dead_letter_topic", problem });
     };

@@ -32,15 +32,15 @@ pub struct Options {
     pub body_bytes_max: usize,
     /// How long a request may take to come.
     pub body_timeout: Duration,
-    /// At most so many requests at a time; more are answered 503 with `retry-after`.
+    /// At most this many requests at a time; more are answered 503 with `retry-after`.
     pub requests_max: usize,
-    /// At most so many connections at a time; more wait. For `Server` only.
+    /// At most this many connections at a time; more wait. For `Server` only.
     pub connections_max: usize,
     /// The token that each request must carry; `None` = none is looked at.
     pub oidc: Option<Oidc>,
     /// Secrets, one of which each request must be signed with; none = it is not looked at.
     pub secrets: Vec<Secret>,
-    /// How long requests may go on once the server is stopped.
+    /// How long requests may continue once the server is stopped.
     pub shutdown_grace: Duration,
 }
 
@@ -74,7 +74,7 @@ pub enum Form {
     Unwrapped,
 }
 
-/// The routes of a push consumer, for a server of your own: messages are posted to
+/// The routes of a push consumer, for your own server: messages are posted to
 /// `Options::path`.
 pub fn router<H: Handler>(
     consumer: Consumer<H>,

@@ -9,7 +9,7 @@
 //! | transient, config | 500 | 500 | nack | nack |
 //!
 //! "Policy" is the subscription's dead letter policy. Without one a message that is given back
-//! comes again for ever, so poison must never be given back there.
+//! comes again forever, so poison must never be given back there.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub enum Poison {
 pub enum Level {
     /// All is well.
     Info,
-    /// Somebody must act, or will have to if it goes on.
+    /// Someone must act, or will have to if it goes on.
     Error,
 }
 
@@ -89,7 +89,7 @@ const BAD_REQUEST: u16 = 400;
 const INTERNAL_ERROR: u16 = 500;
 
 impl Rules {
-    /// Refuses what would bring poison again for ever.
+    /// Refuses what would bring poison again forever.
     pub fn check(self) -> Result<(), Endless> {
         let gives_back = self.nack_on_any_error || self.poison == Poison::Nack;
         if gives_back && !self.has_dead_letter_policy {
@@ -153,7 +153,7 @@ impl Settle {
     }
 }
 
-/// Settings with which poison would come again for ever.
+/// Settings with which poison would come again forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endless {
     nack_on_any_error: bool,
@@ -164,9 +164,9 @@ impl fmt::Display for Endless {
         let setting = if self.nack_on_any_error { "nack_on_any_error" } else { "poison = nack" };
         write!(
             f,
-            "{setting}: the subscription has no dead letter policy, so a message that can never \
-             be handled would come again for ever; give the subscription a dead letter policy, or \
-             set poison = forward or ack"
+            "{setting}: the subscription has no dead letter policy, so a message that can never be \
+             handled would come back forever; give the subscription a dead letter policy, or set \
+             poison = forward or ack"
         )
     }
 }
@@ -276,7 +276,7 @@ mod tests {
         (Transient, Pull, false, F, NACK, false, false, Error, true),
         (Transient, Pull, false, A, NACK, false, false, Error, true),
         (Transient, Pull, false, N, NACK, false, false, Error, true),
-        // Configuration: 500, so that nothing is lost until it is put right.
+        // Configuration: 500, so that nothing is lost until it is fixed.
         (Config,    Push, true,  F, S500, false, false, Error, true),
         (Config,    Push, true,  A, S500, false, false, Error, true),
         (Config,    Push, true,  N, S500, false, false, Error, true),

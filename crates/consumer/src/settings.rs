@@ -1,4 +1,4 @@
-//! What a consumer says of itself, how it answers, and what is known of its subscription.
+//! What a consumer says of itself, how it answers, and what is known about its subscription.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Settings {
     }
 }
 
-/// What is known of the subscription: asked of the server (`Connection::ask`), or set.
+/// What is known about the subscription: asked of the server (`Connection::ask`), or set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Its full name.
@@ -99,7 +99,7 @@ pub enum Order {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Poison would come again for ever.
+    /// Poison would come again forever.
     #[error(transparent)]
     Endless(#[from] Endless),
     /// A setting cannot be.
@@ -120,8 +120,8 @@ pub enum StartError {
     },
     /// The server did not say what it knows of the subscription.
     #[error(
-        "cannot read {subscription}: {} ({}); allow reading the subscription, or set what is known \
-         of it",
+        "cannot read {subscription}: {} ({}); allow reading the subscription, or set what you know \
+         about it",
         status.message(), status.code()
     )]
     Ask {

@@ -111,9 +111,8 @@ fn check_phases(field: &str, phases: &Phases) -> Result<(), Invalid> {
     if attempts <= ATTEMPTS_MAX {
         return Ok(());
     }
-    let problem = format!(
-        "the retries make {attempts} attempts together, at most {ATTEMPTS_MAX} are allowed"
-    );
+    let problem =
+        format!("the retries add up to {attempts} attempts, at most {ATTEMPTS_MAX} are allowed");
     Err(Invalid::new(field, problem))
 }
 

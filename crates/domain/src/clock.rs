@@ -22,7 +22,7 @@ use crate::time::{Moment, Now, Timestamp};
 /// Wall time that outruns monotonic time by more than this has jumped.
 pub const JUMP: Duration = Duration::from_secs(60 * 60);
 
-/// A clock that has jumped and then ran for so long without a further jump is believed.
+/// A clock that has jumped and then ran for this long without a further jump is believed.
 pub const STEADY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Watches the wall clock; says by which time retention and expiry count.
@@ -112,7 +112,7 @@ pub struct Suspension {
 }
 
 impl ClockGuard {
-    /// Begins with clocks that nothing is known of, and believes them.
+    /// Begins with clocks that nothing is known about, and believes them.
     pub fn new(now: Now) -> Self {
         Self { anchor: now, jumped: None }
     }

@@ -1,8 +1,8 @@
 //! What is still there for a subscription that goes back: exactly what retention keeps for it.
 //!
-//! Records lie in the log for as long as chance has it: until a chore finds that nobody needs
-//! them. What a subscription gets must not depend on that. So an acked record that nothing keeps
-//! is gone for good, though it may still be readable, and so is one from before the subscription.
+//! How long records stay in the log is up to chance: until a chore finds that nobody needs them.
+//! What a subscription gets must not depend on that. So an acked record that nothing keeps is gone
+//! for good, though it may still be readable, and so is one from before the subscription.
 
 use crate::offset::{Offset, OffsetRange};
 use crate::progress::{Progress, unite};

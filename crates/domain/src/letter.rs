@@ -40,7 +40,7 @@ const ADDED: [&str; 10] = [
     LAST_STATUS,
 ];
 
-/// What a dead letter says of itself. All of it may be missing: anybody can publish to a dead
+/// What a dead letter says of itself. All of it may be missing: anyone can publish to a dead
 /// letter topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Letter {

@@ -84,8 +84,8 @@ pub const PAGE_SIZE_MAX: usize = 1_000;
 
 /// Characters in a project's id, at most. Ours: Google allows 30, or more with a domain.
 pub const PROJECT_ID_CHARS_MAX: usize = 127;
-/// Bytes of the JSON of one request, at most. Ours: base64 makes data a third longer, and what
-/// fits over gRPC shall fit over REST too.
+/// Bytes of the JSON of one request, at most. Ours: base64 makes data a third longer, and what fits
+/// over gRPC must also fit over REST.
 pub const JSON_BYTES_MAX: usize = REQUEST_BYTES_MAX * 3 / 2;
 /// Bytes of message bodies one Pull or one response of a stream returns, at most, except that one
 /// message always fits. Ours: it keeps answers short, and well within what clients accept.

@@ -64,15 +64,13 @@ fn no_policy(subscription: &Subscription) -> Finding {
         Some(attempts) => {
             format!("a message that fails {attempts} times is dropped: no dead letter policy")
         }
-        None => {
-            "a message that always fails is tried without end: no dead letter policy".to_owned()
-        }
+        None => "a message that always fails is retried forever: no dead letter policy".to_owned(),
     };
     Finding {
         code: "no_dead_letter_policy",
         resource: subscription.name.to_string(),
         problem,
-        remedy: "make a topic for dead letters and name it in deadLetterPolicy".to_owned(),
+        remedy: "create a topic for dead letters and name it in deadLetterPolicy".to_owned(),
     }
 }
 
@@ -89,7 +87,7 @@ fn endless_fifo(subscription: &Subscription) -> Finding {
     Finding {
         code: "fifo_without_end",
         resource: subscription.name.to_string(),
-        problem: "one message that always fails blocks this FIFO subscription for ever".to_owned(),
+        problem: "one message that always fails blocks this FIFO subscription forever".to_owned(),
         remedy: "set deadLetterPolicy, or postrider.maxAttempts".to_owned(),
     }
 }
@@ -98,7 +96,7 @@ fn unread_topic(topic: &TopicName, by: &SubscriptionName) -> Finding {
     Finding {
         code: "dead_letter_topic_unread",
         resource: topic.to_string(),
-        problem: format!("nobody is subscribed to this dead letter topic of {by}"),
+        problem: format!("nobody is subscribed to this dead letter topic, used by {by}"),
         remedy: "subscribe to it, or look at it with postrider dead-letter list".to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The id behind the last slash follows Google's rule to the letter: 3 to 255 characters, a letter
 //! first, then letters, digits and `- _ . ~ + %`, and never beginning with `goog`. Project ids are
-//! taken more freely than Google hands them out, because test set-ups use ids such as `p`,
+//! taken more freely than Google hands them out, because test setups use ids such as `p`,
 //! `my_project` or a project number: 1 to 127 letters, digits and `- _ . :`, a letter or digit
 //! first.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::error::Invalid;
 use crate::limits::{PROJECT_ID_CHARS_MAX, RESOURCE_ID_CHARS_MAX, RESOURCE_ID_CHARS_MIN};
 
-/// What a subscription shows in place of its topic's name once the topic is deleted.
+/// What a subscription shows instead of its topic's name once the topic is deleted.
 pub const DELETED_TOPIC: &str = "_deleted-topic_";
 
 /// The project of the server itself: what is in it, the server makes and changes.
@@ -90,8 +90,8 @@ macro_rules! resource_name {
                     return Ok(());
                 }
                 let problem = format!(
-                    "project {OWN_PROJECT} is the server's own, and cannot be changed; what is in \
-                     it can be read and subscribed to"
+                    "project {OWN_PROJECT} belongs to the server and cannot be changed; you can \
+                     read it and subscribe to it"
                 );
                 Err(Invalid::new(field, problem))
             }

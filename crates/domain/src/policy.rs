@@ -84,7 +84,7 @@ fn mixed(seed: u64) -> u64 {
 pub struct DeadLetterPolicy {
     /// The dead letter topic. It need not exist: a message that cannot go there stays.
     pub topic: TopicName,
-    /// After so many failed attempts a message goes there.
+    /// After this many failed attempts a message goes there.
     pub max_delivery_attempts: u32,
 }
 
@@ -122,7 +122,7 @@ impl DeadLetterPolicy {
 /// What a lane does when the attempts of its first message are exhausted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poison {
-    /// The message is dead-lettered and the lane goes on.
+    /// The message is dead-lettered and the lane continues.
     #[default]
     Skip,
     /// The lane stops until an operator releases or skips its first message.

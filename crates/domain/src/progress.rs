@@ -115,7 +115,7 @@ impl Progress {
         fresh
     }
 
-    /// What is known of the tries of `offset`; `None` if it is settled or was never tried.
+    /// What is known about the tries of `offset`; `None` if it is settled or was never tried.
     pub fn attempt(&self, offset: Offset) -> Option<Attempt> {
         self.attempts.get(&offset).copied()
     }

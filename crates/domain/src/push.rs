@@ -71,7 +71,7 @@ pub enum Form {
     },
 }
 
-/// Whom a token says the sender is, and whom it is meant for.
+/// The account a token names as the sender, and its audience.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcToken {
     /// The account the token is made for.
@@ -96,7 +96,7 @@ impl Endpoint {
             return bad(format!("{bytes} bytes, at most {ENDPOINT_BYTES_MAX} are allowed"));
         }
         if text.contains('#') {
-            return bad("an endpoint has no #fragment: it would never be sent".to_owned());
+            return bad("an endpoint cannot have a #fragment: it would never be sent".to_owned());
         }
         let uri: http::Uri = match text.parse() {
             Ok(uri) => uri,
@@ -108,7 +108,7 @@ impl Endpoint {
                 let other: String = other.chars().take(32).collect();
                 return bad(format!("begins with {other}://, http:// or https:// is needed"));
             }
-            None => return bad("begins with neither http:// nor https://".to_owned()),
+            None => return bad("must begin with http:// or https://".to_owned()),
         }
         if uri.host().is_none_or(|host| host.trim_matches(['[', ']']).is_empty()) {
             return bad("names no host".to_owned());
@@ -283,7 +283,7 @@ impl Secret {
         let encoded = text.strip_prefix(SECRET_PREFIX);
         let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
         let Some(bytes) = bytes else {
-            return Err(Invalid::new(field, "not whsec_ and bytes in base64 behind it"));
+            return Err(Invalid::new(field, "must be whsec_ followed by base64"));
         };
         let secret = Self(bytes.into());
         secret.validate(field)?;

@@ -18,7 +18,7 @@ pub enum Destination {
     /// To the subscription that gave the message up, and to no other.
     #[default]
     Subscription,
-    /// To the topic of that subscription: everybody subscribed to it gets the message.
+    /// To the topic of that subscription: everyone subscribed to it gets the message.
     Topic,
 }
 

@@ -44,7 +44,7 @@ pub struct Setting<S: 'static, C: 'static> {
     pub is_secret: bool,
     /// What it is where it is not given, for people.
     pub default: &'static str,
-    /// What it is called where it is shown to people; empty = it is not shown by itself.
+    /// What it is called where it is shown to people; empty = it is not shown on its own.
     pub title: &'static str,
     /// What stands behind its value there.
     pub unit: &'static str,
@@ -101,7 +101,7 @@ pub struct Part {
     pub form: Form,
     /// Its flag on the command line.
     pub flag: Option<Flag>,
-    /// What it is called where it is shown to people; empty = it is not shown by itself.
+    /// What it is called where it is shown to people; empty = it is not shown on its own.
     pub title: &'static str,
     /// What stands behind its value there.
     pub unit: &'static str,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What stands in place of the middle.
+/// What stands instead of the middle.
 const LEFT_OUT: &str = "…";
 
 /// `text` in at most `bytes_max` bytes. What is too long loses its middle: the beginning of an

@@ -41,7 +41,7 @@ impl Topic {
             && !matches!(value.as_str(), "true" | "false")
         {
             let field = format!("labels[{LIVE_LABEL:?}]");
-            return Err(Invalid::new(field, format!("{value:?} is neither true nor false")));
+            return Err(Invalid::new(field, format!("{value:?} is not true or false")));
         }
         match self.message_retention {
             Some(retention) => validate::retention("message_retention_duration", retention),

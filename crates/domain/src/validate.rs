@@ -165,7 +165,7 @@ fn check_label(key: &str, value: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Google allows letters of any script as long as they are not capitals.
+/// Google allows letters of any script as long as they are not uppercase.
 fn is_label_letter(char: char) -> bool {
     char.is_alphabetic() && !char.is_uppercase()
 }

@@ -25,9 +25,9 @@ pub struct Hosts {
 impl Hosts {
     /// Those of a server on `listen`: loopback names, its own address, and `known`.
     ///
-    /// On an address that is not loopback, and with nothing in `known`, any name is taken: behind
-    /// a load balancer, in a container or in a cluster a server is called by names it cannot know,
-    /// and refusing them would break set-ups that work. Pages need a known name even then.
+    /// On an address that is not loopback, and with nothing in `known`, any name is taken: behind a
+    /// load balancer, in a container or in a cluster a server is called by names it cannot know,
+    /// and refusing them would break working setups. Pages need a known name even then.
     pub fn new(listen: IpAddr, known: Vec<KnownHost>) -> Self {
         let is_open = known.is_empty() && !listen.to_canonical().is_loopback();
         let takes_any = is_open || known.contains(&KnownHost::Any);
@@ -39,7 +39,7 @@ impl Hosts {
         self.takes_any
     }
 
-    /// Whether a page that is found at `host` is one of ours, or of somebody we trust.
+    /// Whether a page that is found at `host` is one of ours, or of someone we trust.
     fn knows(&self, host: Host<'_>) -> bool {
         let is_own = match host {
             Host::Address(address) => address.is_loopback() || address == self.listen,
@@ -97,7 +97,7 @@ pub struct Page<'a> {
 /// Who made a request that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A program, somebody who typed the address, or a page of ours.
+    /// A program, someone who typed the address, or a page of ours.
     Own,
     /// A page at another place that is known. It may call, but takes nobody's place.
     Page,
@@ -125,13 +125,13 @@ pub enum Refused {
          server.hosts (POSTRIDER_SERVER_HOSTS)"
     )]
     Host(String),
-    /// A page of somebody else.
+    /// A page of someone else.
     #[error(
         "pages of {0:?} may not call this server; if they are to, add their host to server.hosts \
          (POSTRIDER_SERVER_HOSTS)"
     )]
     Origin(String),
-    /// A page of somebody else.
+    /// A page of someone else.
     #[error(
         "a page of another site made this request (Sec-Fetch-Site), and only pages of this \
          server's own hosts may"
@@ -193,7 +193,7 @@ impl Page<'_> {
             return Ok(Caller::Own);
         }
         let only_looks = matches!(self.verb, "GET" | "HEAD");
-        // A link somebody follows is no more than an address typed in.
+        // A link someone follows is no more than an address typed in.
         let is_link = is(self.mode, "navigate") && is(self.dest, "document");
         if only_looks && (is_link || !is_cross_site) {
             return Ok(Caller::Visit);
@@ -217,7 +217,7 @@ impl Page<'_> {
     }
 }
 
-/// As much of a text as an error shall show.
+/// As much of a text as an error shows.
 fn shown(text: &str) -> String {
     const CHARS_MAX: usize = 100;
     text.chars().take(CHARS_MAX).collect()

@@ -1,7 +1,7 @@
 //! The record of what operators did by hand: a file in the data folder, beside the log.
 //!
 //! One line of JSON for each act, appended. A file that has grown to its bound becomes the old
-//! one, in place of the one before it.
+//! one, instead of the one before it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -90,7 +90,7 @@ impl Audit for AuditFile {
         let line = Value::Object(known.collect());
         if let Err(error) = self.write(format!("{line}\n").as_bytes()) {
             let folder = self.folder.display();
-            tracing::error!(%error, %folder, "an act is in the log only: {NAME} cannot be written");
+            tracing::error!(%error, %folder, "cannot write {NAME}; this action is only in the log");
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         });
         assert_eq!(line, expected);
         assert_eq!(text.lines().count(), 1);
-        // The next life of the server goes on in the same file.
+        // After a restart the server continues in the same file.
         AuditFile::new(folder.path()).record(&act("c"));
         assert_eq!(keys(&folder, NAME), ["a\nb", "c"]);
     }

@@ -7,8 +7,8 @@
 //!                                                 push.in_flight_max
 //! ```
 //!
-//! Sockets come and go with whoever connects and whatever is subscribed, so they are bounded at the
-//! start: otherwise the log would meet the limit, at a time of somebody else's choosing.
+//! Sockets come and go with clients and subscriptions, so they are bounded at startup: otherwise
+//! the log could hit the limit at any time.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -57,7 +57,7 @@ impl Descriptors {
         ];
         let lowered = lowered.into_iter().filter(|(_, wanted, given)| given < wanted);
         let lowered =
-            lowered.map(|(key, wanted, given)| format!("{key} is {given} in place of {wanted}"));
+            lowered.map(|(key, wanted, given)| format!("{key} is {given} instead of {wanted}"));
         Self { limit, connections_max, push_max, lowered: lowered.collect(), needed }
     }
 
@@ -76,7 +76,7 @@ impl Descriptors {
                 limit = self.limit,
                 needed = self.needed,
                 lowered = self.lowered.join(", "),
-                "the process may not open enough files for its settings: raise the limit \
+                "the process cannot open enough files for its settings: raise the limit \
                  (LimitNOFILE in a unit, ulimit -Hn in a shell), or lower the settings"
             );
         }

@@ -22,7 +22,7 @@ pub(crate) struct Opened {
     pub(crate) closer: Closer,
 }
 
-/// Ends an engine once nothing uses it any more.
+/// Ends an engine once nothing uses it anymore.
 pub(crate) enum Closer {
     /// An engine with threads and a folder to let go of.
     Disk(disk::Handle),

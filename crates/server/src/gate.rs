@@ -82,7 +82,7 @@ fn admit(request: &Request<Incoming>, share: &Arc<Share>) -> Result<Charge, Refu
     /// What a header takes besides its text, about.
     const HEADER_BYTES: usize = 64;
     let mut charge = share.admit().map_err(|Exhausted| {
-        let problem = "too many calls and streams are under way; try again later, or see \
+        let problem = "too many calls and streams are open; try again later, or see \
                        limits.calls_max";
         Refusal::new(Code::ResourceExhausted, problem)
     })?;

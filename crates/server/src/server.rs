@@ -44,7 +44,7 @@ pub enum Error {
     #[error("cannot load the store: {0}")]
     Load(broker::Error),
     /// A topic or subscription of the settings cannot be made.
-    #[error("cannot make {name}, which the settings ask for: {source}")]
+    #[error("cannot create {name} from the settings: {source}")]
     Resource {
         /// Its name.
         name: String,
@@ -169,7 +169,7 @@ impl Server {
     /// grace time, saves all progress and closes the store. `hurry` ends the grace time early.
     ///
     /// An error means that progress was not saved or the store not closed, as when the disk hangs;
-    /// the log holds all that was answered, so nothing is lost by ending all the same.
+    /// the log holds all that was answered, so nothing is lost by ending anyway.
     pub async fn stop(self, hurry: impl Future<Output = ()>) -> Result<(), StopError> {
         self.ready.send_replace(false);
         set_health(&self.health, ServingStatus::NotServing).await;
@@ -196,7 +196,7 @@ fn known_hosts(config: &Config, address: SocketAddr) -> domain::web::Hosts {
     if hosts.takes_any() {
         tracing::info!(
             "programs may use any host name for this server; list its names in server.hosts to \
-             refuse others, so that no web page can reach it under a name of its own"
+             refuse others, so no web page can reach it through its own name"
         );
     }
     hosts
@@ -300,7 +300,7 @@ async fn drain(
     tokio::select! {
         ended = &mut port => drop(ended),
         () = tokio::time::sleep(grace) => {
-            tracing::info!("grace time is over, closing what is left");
+            tracing::info!("grace period is over, closing what is left");
             phase.send_replace(Phase::Closed);
             drop(port.await);
         }
@@ -365,7 +365,7 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// What exists stays as it is, since somebody may have changed it for a reason.
+/// What exists stays as it is, since someone may have changed it for a reason.
 fn warn_of_drift(name: &str, drift: &[Drift]) {
     if drift.is_empty() {
         return;
@@ -373,8 +373,8 @@ fn warn_of_drift(name: &str, drift: &[Drift]) {
     let told: Vec<String> = drift.iter().map(Drift::to_string).collect();
     tracing::warn!(
         name,
-        "exists already and is not as the settings declare it: {}; it stays as it is: change it \
-         with postrider topic update or postrider subscription update, or change the settings",
+        "already exists and differs from the settings: {}; it is left unchanged: use postrider \
+         topic update or postrider subscription update, or change the settings",
         told.join("; ")
     );
 }
@@ -390,7 +390,11 @@ fn warn_of_missing_topics(broker: &Broker) {
         tracing::warn!(subscription = finding.resource, "{}: {}", finding.problem, finding.remedy);
     }
     if let Some(more) = findings.len().checked_sub(MISSING_TOLD_MAX).filter(|more| *more > 0) {
-        tracing::warn!(more, "more subscriptions lack their dead letter topic: see postrider lint");
+        tracing::warn!(
+            more,
+            "more subscriptions are missing their dead letter topic: see \
+                              postrider lint"
+        );
     }
 }
 
@@ -400,7 +404,7 @@ async fn warn_about(broker: &Broker, subscription: &domain::Subscription) {
     }
     if let Some(refusal) = broker.endpoint_refusal(subscription).await {
         let subscription = &subscription.name;
-        tracing::warn!(%subscription, "nothing is pushed to its endpoint: {refusal}");
+        tracing::warn!(%subscription, "its endpoint will get no pushes: {refusal}");
     }
 }
 
@@ -408,7 +412,7 @@ async fn warn_about(broker: &Broker, subscription: &domain::Subscription) {
 fn is_made<T>(made: broker::Result<T>, name: &str) -> Result<bool, Error> {
     match made {
         Ok(_) => {
-            tracing::info!(name, "made, as the settings ask");
+            tracing::info!(name, "created from the settings");
             Ok(true)
         }
         Err(broker::Error::AlreadyExists(..)) => Ok(false),

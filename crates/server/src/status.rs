@@ -35,7 +35,7 @@ impl Refusal {
         const SHOWN_MAX: usize = 200;
         let missing = match service {
             "google.iam.v1.IAMPolicy" => {
-                "this server has no access policies yet; whoever reaches it may do everything"
+                "this server has no access policies yet; anyone who can reach it can do anything"
             }
             "google.pubsub.v1.Publisher"
             | "google.pubsub.v1.SchemaService"
@@ -57,7 +57,7 @@ impl Refusal {
         }
     }
 
-    /// Ack ids that count no more, on an exactly-once subscription. Official clients read which
+    /// Ack ids that no longer count, on an exactly-once subscription. Official clients read which
     /// ones from the detail; the other ids of the call are done. All are listed, however many:
     /// clients take 4 MiB of metadata for it.
     pub(crate) fn ack_ids_void(ids: impl IntoIterator<Item = String>) -> Self {
@@ -67,7 +67,8 @@ impl Refusal {
             domain: "pubsub.googleapis.com".to_owned(),
             metadata,
         };
-        let problem = "some ack ids are void: their leases are over, or they never were ack ids";
+        let problem = "some ack ids are invalid: their leases have ended, or they were never ack \
+                       ids";
         Self { info: Some(Box::new(info)), ..Self::new(Code::InvalidArgument, problem) }
     }
 

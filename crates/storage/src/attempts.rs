@@ -113,9 +113,10 @@ pub trait Unsettled: Send + Sync {
 /// The attempts to push messages, for people who want to know what happens to them.
 ///
 /// Nothing depends on it: the last appends before a power cut may be lost, and a history that is
-/// damaged is set aside and begun anew. Of each subscription it keeps the latest `RECENT_MAX`
-/// attempts and, beyond them, the latest failure of each unsettled message up to `FAILURES_MAX`;
-/// of the whole as many bytes as the engine was opened with. What was made first goes first.
+/// damaged is set aside and replaced by a new one. Of each subscription it keeps the latest
+/// `RECENT_MAX` attempts and, beyond them, the latest failure of each unsettled message up to
+/// `FAILURES_MAX`; of the whole as many bytes as the engine was opened with. What was made first
+/// goes first.
 pub trait AttemptHistory: Send + Sync {
     /// What is in it.
     fn known(&self) -> Future<Result<KnownAttempts>>;

@@ -17,7 +17,7 @@ pub enum Kind {
     Schema,
     /// A number the store keeps for its owner, such as the highest offset of deleted topics.
     Mark,
-    /// What an operator has dealt with of a dead letter topic; its id is that of a progress.
+    /// Which letters of a dead letter topic an operator has handled; its id is that of a progress.
     Desk,
     /// A replay of dead letters; its id is that of a progress.
     Replay,

@@ -30,7 +30,7 @@ pub enum Error {
     /// No space is left for messages. It did not happen; it may succeed once space is freed.
     #[error("no space left on the device for new messages")]
     Full,
-    /// The engine cannot write (any more). It did not happen.
+    /// The engine cannot write (anymore). It did not happen.
     #[error("storage is unavailable: {0}")]
     Unavailable(Arc<io::Error>),
     /// The write was under way when it failed: it may or may not survive a restart.

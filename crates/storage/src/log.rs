@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::{Error, Future, Result};
 
-/// How far the log is durable: the number of a commit group. Grows for ever, across restarts.
+/// How far the log is durable: the number of a commit group. Grows forever, across restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
@@ -232,6 +232,6 @@ pub trait MessageLog: Send + Sync {
 
     /// Drops what `keep` does not need and the last checkpoint has passed, moving the rest out
     /// of the way, so that log space is reused. Never drops a record on the strength of an ack
-    /// that is not durable. Runs on a thread of its own.
+    /// that is not durable. Runs on its own thread.
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>>;
 }

@@ -252,7 +252,7 @@ def test_top_shows_what_happens(pair):
 def test_the_demo_tells_its_story_on_a_server_of_its_own(cli):
     told = cli.run("demo", "--fast", timeout=120, without=["POSTRIDER_SERVER"])
     assert told.returncode == 0, told.stdout + told.stderr
-    for part in ("Publish and pull", "Push in order", "FIFO", "Dead letters", "That was it"):
+    for part in ("Publish and pull", "Push in order", "FIFO", "Dead letters", "That's it"):
         assert part in told.stdout, told.stdout
     assert cli.server.address not in told.stdout
 

@@ -166,7 +166,7 @@ def test_without_a_free_descriptor_accepting_and_pushing_wait(tmp_path):
         spent, began = cpu_seconds(server), time.monotonic()
         ids = [line.publish(topic, n)[0] for n in range(20)]
         until(lambda: "cannot accept" in server.log.read_text())
-        until(lambda: "pushes wait" in server.log.read_text())
+        until(lambda: "pushes are waiting" in server.log.read_text())
         until(lambda: time.monotonic() - began > 2)
         share = (cpu_seconds(server) - spent) / (time.monotonic() - began)
         assert share < 0.5, f"{share:.0%} of a core went into waiting"

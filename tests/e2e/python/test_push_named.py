@@ -106,7 +106,7 @@ def test_a_refused_endpoint_is_warned_of_when_it_is_given(tmp_path):
         topic = push.clients.topic()
         for host in ("10.0.0.1", "localhost"):
             made = push.create(topic, config={"pushEndpoint": f"http://{host}:9/push"})
-            (warning,) = [text for text in made["warnings"] if "nothing is pushed" in text]
+            (warning,) = [text for text in made["warnings"] if "will get no pushes" in text]
             assert warning.endswith("add it to push.allow"), warning
         name = made["name"]
         again = push.patch(name, "ackDeadlineSeconds", ackDeadlineSeconds=30)

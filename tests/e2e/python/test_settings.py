@@ -55,7 +55,7 @@ WRONG = {
     ),
     "halt without an end": (
         {"labels": {"postrider-poison": "halt"}, "enable_message_ordering": True},
-        "halt needs an end of attempts",
+        "halt needs a limit on attempts",
     ),
 }
 

@@ -1,4 +1,4 @@
-//! What is looked at when somebody says where a subscription pushes.
+//! What is looked at when someone says where a subscription pushes.
 
 use domain::Invalid;
 use domain::push::{Endpoint, PushConfig};

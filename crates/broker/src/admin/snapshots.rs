@@ -167,8 +167,8 @@ fn expire_time(
     let lifetime = lifetime(age).ok_or_else(|| {
         let (name, age) = (subscription.name(), age.as_secs());
         Error::FailedPrecondition(format!(
-            "the oldest unacked message of subscription {name} is {age} s old, so that a snapshot \
-             would expire in less than 1 hour"
+            "the oldest unacked message of subscription {name} is {age} s old, so a snapshot would \
+             expire in less than 1 hour"
         ))
     })?;
     Ok(snapshot.created().plus(lifetime))

@@ -167,7 +167,7 @@ impl Admin {
         self.catalogue.change(change).await
     }
 
-    /// Deletes a subscription that nobody used for its time. False if somebody did after all.
+    /// Deletes a subscription that nobody used for its time. False if someone did after all.
     pub(crate) async fn expire_subscription(
         self: &Arc<Self>,
         name: &SubscriptionName,

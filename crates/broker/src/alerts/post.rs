@@ -25,7 +25,7 @@ const TOPIC: &str = "projects/_postrider/topics/alerts";
 const WEBHOOK: &str = "projects/_postrider/subscriptions/alerts-webhook";
 /// How long alerts are kept, subscribed or not, so that whoever comes later can read them.
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// What has only been pending rings nobody's bell.
+/// An alert that was only pending is not pushed.
 const WEBHOOK_FILTER: &str = r#"attributes.state = "firing" OR attributes.before = "firing""#;
 /// Messages that wait to be published, at most; the oldest go first.
 const UNSENT_MAX: usize = 20_000;
@@ -78,7 +78,7 @@ impl Outbox {
     }
 }
 
-/// The message that tells of an alert.
+/// The message for an alert.
 pub(super) fn message(
     name: Option<&SubscriptionName>,
     transition: &Transition,
@@ -107,7 +107,7 @@ pub(super) fn message(
 }
 
 impl Alerts {
-    /// Publishes what is told, for ever. What cannot be published is tried again a while later.
+    /// Publishes what is told, forever. What cannot be published is tried again a while later.
     pub(crate) async fn send(self: Arc<Self>, options: AlertOptions) {
         let outbox = &self.known.outbox;
         let clock = &self.runtime.clock;

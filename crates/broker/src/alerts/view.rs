@@ -50,7 +50,7 @@ impl AlertView {
     }
 }
 
-/// No more digits behind the point than anybody reads.
+/// No more digits behind the point than anyone reads.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }

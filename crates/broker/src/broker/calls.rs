@@ -174,7 +174,7 @@ impl Broker {
         consumer::stream(self.subscription(name)?, flow, ack_deadline)
     }
 
-    /// Sends a subscription elsewhere. Durable when it returns; ack ids given out before count
+    /// Sends a subscription elsewhere. Durable when it returns; ack ids issued before count
     /// no more.
     pub async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
         self.seeker.seek(name, target).await

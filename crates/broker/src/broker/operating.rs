@@ -39,8 +39,8 @@ impl Broker {
         self.dead_letters.get(topic, id).await
     }
 
-    /// How many dead letters of a subscription nobody has dealt with: they lie in its dead letter
-    /// topic, were neither replayed nor deleted, and somebody subscribed to that topic has not
+    /// How many dead letters of a subscription nobody has handled: they are in its dead letter
+    /// topic, were neither replayed nor deleted, and someone subscribed to that topic has not
     /// acked them, or nobody is subscribed to it. Zero for one without a dead letter policy.
     ///
     /// A letter counts a moment after it came; after a start it may take a while until all do.
@@ -48,7 +48,7 @@ impl Broker {
         letters_waiting(&self.registry, name)
     }
 
-    /// Deletes dead letters: they are not listed, counted or replayed any more. Whoever is
+    /// Deletes dead letters: they are not listed, counted or replayed anymore. Whoever is
     /// subscribed to the dead letter topic still gets them. Durable when it returns.
     ///
     /// Of the selection only those in a state that is `wanted` are deleted. `confirm` must be the
@@ -64,7 +64,7 @@ impl Broker {
     }
 
     /// Begins to replay dead letters, and answers when they are counted or soon after. The
-    /// replay is on stable storage and goes on after a restart; new letters are not part of it.
+    /// replay is on stable storage and resumes after a restart; new letters are not part of it.
     pub async fn replay_letters(&self, request: ReplayRequest) -> Result<Replay> {
         self.dead_letters.begin_replay(request).await
     }
@@ -197,8 +197,8 @@ impl Broker {
         self.clock_watcher.status()
     }
 
-    /// Takes the wall clock for right: retention and expiry go on by it. Does nothing if they are
-    /// not suspended; how it stood before comes back.
+    /// Trusts the wall clock: retention and expiry resume. Does nothing if they are not suspended;
+    /// how it stood before comes back.
     pub fn confirm_clock(&self) -> ClockStatus {
         self.clock_watcher.confirm()
     }

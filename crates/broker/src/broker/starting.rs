@@ -122,7 +122,7 @@ impl Broker {
         let Some(options) = self.runtime.options.alerts.clone() else { return };
         // The server is of use without them, and they are tried again when there is one to tell.
         if let Err(error) = self.alerts.prepare(&options).await {
-            tracing::warn!(%error, "what alerts need could not be made");
+            tracing::warn!(%error, "could not create what alerts need");
         }
         self.chores.lock().extend([
             spawn::named("alerts", Arc::clone(&self.alerts).run(options.clone())),

@@ -1,4 +1,4 @@
-//! Counts whose dead letters wait for somebody: reads what comes to dead letter topics.
+//! Counts whose dead letters wait for someone: reads what comes to dead letter topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Counter {
         Self { runtime, registry }
     }
 
-    /// Reads on whenever there is something new, for ever.
+    /// Reads on whenever there is something new, forever.
     pub(crate) async fn run(self) {
         let Runtime { clock, new_letters, .. } = &*self.runtime;
         let mut look_at = clock.now();
@@ -86,9 +86,9 @@ impl Counter {
     }
 }
 
-/// How many dead letters of a subscription nobody has dealt with: they lie in its dead letter
-/// topic, were neither replayed nor deleted, and somebody subscribed to that topic has not acked
-/// them, or nobody is subscribed to it. Zero for one without a dead letter policy.
+/// How many dead letters of a subscription nobody has handled: they are in its dead letter topic,
+/// were neither replayed nor deleted, and someone subscribed to that topic has not acked them, or
+/// nobody is subscribed to it. Zero for one without a dead letter policy.
 ///
 /// A letter counts a moment after it came; after a start it may take a while until all do.
 pub(crate) fn letters_waiting(registry: &Registry, name: &SubscriptionName) -> u64 {
@@ -101,8 +101,8 @@ pub(crate) fn letters_waiting(registry: &Registry, name: &SubscriptionName) -> u
     letters.count(name, open_letters(&readers, read))
 }
 
-/// The parts of `range` whose letters somebody subscribed has not acked, or that lie before
-/// everybody's first.
+/// The parts of `range` whose letters someone subscribed has not acked, or that lie before
+/// everyone's first.
 fn open_letters(readers: &Readers, range: OffsetRange) -> Vec<OffsetRange> {
     let readers = readers.subscriptions();
     let Some(first) = readers.iter().map(|reader| reader.first()).min() else {

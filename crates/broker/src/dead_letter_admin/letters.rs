@@ -34,13 +34,13 @@ pub enum LetterPlace {
 /// What became of a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterState {
-    /// Nobody has dealt with it.
+    /// Nobody has handled it.
     Waiting,
-    /// Everybody subscribed to the dead letter topic has acked it.
+    /// Everyone subscribed to the dead letter topic has acked it.
     Acked,
     /// It was replayed.
     Replayed,
-    /// It was deleted; it is not listed any more.
+    /// It was deleted; it is not listed anymore.
     Deleted,
 }
 
@@ -59,7 +59,7 @@ impl LetterState {
 /// Which letters to list by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LettersWanted {
-    /// Those that nobody has dealt with.
+    /// Those nobody has handled.
     #[default]
     Waiting,
     /// Those that were replayed.
@@ -85,7 +85,7 @@ pub struct LetterQuery {
     pub criteria: Criteria,
     /// What became of them.
     pub wanted: LettersWanted,
-    /// Where to go on; `None` = at the oldest.
+    /// Where to continue; `None` = at the oldest.
     pub from: Option<Offset>,
     /// Most on one page.
     pub limit: usize,
@@ -139,7 +139,7 @@ impl LetterBox {
 /// Letters in a row.
 pub(super) struct Stretch {
     pub(super) letters: Vec<(Record, LetterState)>,
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     pub(super) next: Option<Offset>,
 }
 
@@ -240,7 +240,7 @@ impl DeadLetterAdmin {
         }
         let log = &*self.runtime.log;
         let batch = read_some(log, letter_box.topic().id(), from, READ_LIMIT).await?;
-        // What is in memory is read without waiting; others get their turn all the same.
+        // What is in memory is read without waiting; others get their turn anyway.
         tokio::task::coop::consume_budget().await;
         let is_there = |record: &Record| record.offset < end && letter_box.has(record);
         let records: Vec<_> = batch.records.into_iter().filter(is_there).collect();

@@ -19,7 +19,7 @@ use crate::topic::Topic;
 const RANGES_MAX: usize = 10_000;
 
 impl DeadLetterAdmin {
-    /// Deletes dead letters: they are not listed, counted or replayed any more. Whoever is
+    /// Deletes dead letters: they are not listed, counted or replayed anymore. Whoever is
     /// subscribed to the dead letter topic still gets them. Durable when it returns.
     ///
     /// Of the selection only those in a state that is `wanted` are deleted. `confirm` must be the

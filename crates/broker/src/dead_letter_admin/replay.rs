@@ -15,14 +15,14 @@ use crate::replay::{Account, Order, Replay, ReplayState};
 pub struct ReplayRequest {
     /// Whose letters.
     pub place: LetterPlace,
-    /// Which of them. Letters that somebody has dealt with are left out, unless `again` is set;
-    /// letters that are named one by one go though everybody subscribed has acked them.
+    /// Which of them. Letters that were already handled are left out, unless `again` is set;
+    /// letters that are named one by one go though everyone subscribed has acked them.
     pub selection: Selection,
     /// Where to.
     pub to: Destination,
     /// Letters each second; zero = as fast as it goes.
     pub per_second: u32,
-    /// Letters that were replayed, or that everybody subscribed has acked, go too.
+    /// Letters that were replayed, or that everyone subscribed has acked, go too.
     pub again: bool,
 }
 

@@ -72,7 +72,7 @@ impl Replays {
 /// What operators ask for.
 impl DeadLetterAdmin {
     /// Begins to replay dead letters, and answers when they are counted or soon after. The
-    /// replay is on stable storage and goes on after a restart; new letters are not part of it.
+    /// replay is on stable storage and resumes after a restart; new letters are not part of it.
     pub(crate) async fn begin_replay(self: &Arc<Self>, request: ReplayRequest) -> Result<Replay> {
         let letter_box = self.letter_box(&request.place)?;
         let admin = Arc::clone(self);
@@ -114,7 +114,7 @@ impl DeadLetterAdmin {
         let run = self.find_replay(name)?;
         if !run.is_running() {
             let state = run.view().state.as_str();
-            let why = format!("replay {name} has ended already: it is {state}");
+            let why = format!("replay {name} has already ended: it is {state}");
             return Err(Error::FailedPrecondition(why));
         }
         run.cancel();
@@ -195,8 +195,7 @@ impl DeadLetterAdmin {
             return Ok(());
         }
         Err(Error::FailedPrecondition(format!(
-            "{running} replays are running, which is as many as may; wait for one to end, or \
-             cancel one"
+            "{running} replays are running, which is the limit; wait for one to end, or cancel one"
         )))
     }
 
@@ -225,7 +224,7 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// Begins, or goes on after a restart: `done` is what it has sent so far.
+    /// Begins, or resumes after a restart: `done` is what it has sent so far.
     fn start_replay(
         self: &Arc<Self>,
         run: Arc<Run>,

@@ -202,7 +202,7 @@ impl Work<'_> {
                 Ok(sent)
             }
             Err(Error::NotFound(resource, name)) => {
-                let why = format!("{resource} {name} does not exist any more");
+                let why = format!("{resource} {name} no longer exists");
                 self.note_failed(count as u64, &first, &why);
                 Ok(0)
             }
@@ -216,7 +216,7 @@ impl Work<'_> {
         while !runtime.log.has_room() {
             match runtime.log.room().await {
                 Err(storage::Error::Full) => {
-                    let why = "waits for disk space: free some, or acknowledge what is stored";
+                    let why = "waiting for disk space: free some, or ack stored messages";
                     self.run.note(runtime.clock.wall(), |account| {
                         account.error = Some(why.to_owned());
                     });
@@ -274,7 +274,7 @@ impl Work<'_> {
         targets: &BTreeMap<SubscriptionName, Target>,
     ) -> Result<(Arc<Topic>, Outgoing), String> {
         let Some(name) = &due.source else {
-            return Err("it does not say which subscription gave it up".to_owned());
+            return Err("it does not name the subscription that gave it up".to_owned());
         };
         let target = targets.get(name).ok_or_else(|| "it was not looked up".to_owned())?;
         let (subscription, _) = target.as_ref().map_err(Clone::clone)?;

@@ -72,7 +72,7 @@ impl PushForm {
     }
 }
 
-/// Waits between attempts. To the nanosecond: what a client set is what it shall see.
+/// Waits between attempts. To the nanosecond, so that clients see exactly what they set.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum BackoffForm {

@@ -88,7 +88,7 @@ struct Form {
     settings: Map<String, Value>,
 }
 
-/// The settings that have a field of their own in the form. All others are kept by their path.
+/// The settings that have their own field in the form. All others are kept by their path.
 const IN_FORM: [&str; 33] = [
     "ack_deadline_seconds",
     "message_retention_duration",
@@ -156,7 +156,7 @@ enum StartForm {
     TimeMicros(u64),
 }
 
-/// To the nanosecond: what a client set is what it shall see.
+/// To the nanosecond, so that clients see exactly what they set.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RetryForm {
     min: Duration,

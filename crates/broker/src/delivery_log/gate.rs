@@ -25,7 +25,7 @@ impl LineLimit {
     }
 }
 
-/// Lets so many through in each second, and counts the rest.
+/// Lets this many through each second, and counts the rest.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// The second that is counted.

@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-/// What is known of an endpoint that somebody pushes to.
+/// What is known about an endpoint that someone pushes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndpointFigures {
     /// Requests it is sent at a time, at most.

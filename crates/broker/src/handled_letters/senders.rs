@@ -52,7 +52,7 @@ impl HandledLetters {
         senders.read = Some(read);
     }
 
-    /// Forgets what lies below `from`, which is kept no longer, and who is not known any more.
+    /// Forgets what lies below `from`, which is kept no longer, and who is not known anymore.
     pub(crate) fn drop_below(&self, from: Offset, is_known: impl Fn(&SubscriptionName) -> bool) {
         self.state.lock().senders.drop_below(from, is_known);
     }

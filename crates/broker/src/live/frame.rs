@@ -12,7 +12,7 @@ use crate::topic::Topic;
 /// One frame of a gateway's stream.
 #[derive(Clone, Debug)]
 pub struct LiveFrame {
-    /// Counts the gateway's frames without a hole. It goes on from the time when the gateway was
+    /// Counts the gateway's frames without gaps. It goes on from the time when the gateway was
     /// first heard of, so that a number from before a restart is never taken for another.
     /// Heartbeats and `register` have the number of the frame before them.
     pub sequence: u64,
@@ -29,7 +29,7 @@ pub enum LiveEvent {
     Heartbeat,
     /// Subscriptions have expired.
     Expired(LiveIds),
-    /// Frames were lost: what the gateway knows is to be fetched anew.
+    /// Frames were lost: the gateway must fetch what it knows again.
     Resync(Lost),
     /// The server knows no subscription of the gateway: they are to be registered, again if they
     /// were before.
@@ -76,7 +76,7 @@ pub enum Lost {
     Overflow,
     /// Messages were dropped from the log before they were matched.
     NotRetained,
-    /// The frame to go on from is not kept any more, or never was.
+    /// The frame to go on from is not kept anymore, or never was.
     UnknownSequence,
 }
 
@@ -122,7 +122,7 @@ pub struct LiveMessage {
     /// Where it was published.
     pub topic: TopicName,
     topic_id: TopicId,
-    /// A record of its own: it does not keep the log's large buffers.
+    /// A separate record: it does not keep the log's large buffers.
     record: Record,
     json: OnceLock<Bytes>,
 }

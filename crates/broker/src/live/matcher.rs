@@ -63,7 +63,7 @@ impl For<'_> {
 }
 
 impl Matcher {
-    /// Finds who wants a message, runs `noted` before anybody can register who would not be
+    /// Finds who wants a message, runs `noted` before anyone can register who would not be
     /// asked, and hands each gateway's part to `tell`.
     pub(super) fn run(
         &mut self,

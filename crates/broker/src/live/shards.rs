@@ -1,4 +1,4 @@
-//! The index of live filters in parts, each under a lock of its own.
+//! The index of live filters in parts, each under its own lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;

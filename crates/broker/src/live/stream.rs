@@ -103,7 +103,7 @@ impl Live {
         let mut registrations = self.registrations.lock();
         if if_open == IfOpen::Refuse && registrations.registry.has_stream(gateway) {
             let problem = format!(
-                "gateway {gateway} has a stream open, and a web page does not take its place"
+                "gateway {gateway} already has a stream open, and a web page cannot replace it"
             );
             return Err(Error::FailedPrecondition(problem));
         }
@@ -126,7 +126,7 @@ impl Live {
             (Some(only), None) => Ok(Arc::clone(only)),
             (Some(_), Some(_)) => Err(domain::Invalid::new(
                 "topic",
-                "messages of several topics are matched; say which one the offset is of",
+                "messages of several topics are matched; name the topic of the offset",
             )
             .into()),
             (None, _) => Err(domain::Invalid::new(
@@ -187,7 +187,7 @@ impl LiveStream {
         let Batch { covered, records, .. } = match read {
             Ok(batch) => batch,
             Err(error) => {
-                tracing::error!(%error, "cannot read messages for a gateway that went back");
+                tracing::error!(%error, "cannot read earlier messages for a gateway");
                 self.lose();
                 let end = self.live.access.log.end(topic);
                 self.session.brought(topic, end, || end);

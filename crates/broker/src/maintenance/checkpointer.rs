@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::runtime::Runtime;
 use crate::subscription::{Cursor, Notes, Subscription};
 
-/// Retention passes by itself; this often somebody looks whether it freed something.
+/// Retention passes on its own; this often someone looks whether it freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
 
 /// How long to wait after a checkpoint or trim that failed, or that left the disk full.
@@ -47,7 +47,7 @@ impl Checkpointer {
         Self { runtime, notes, registry, progress, attempts }
     }
 
-    /// Runs for ever. Sleeps while nothing has changed.
+    /// Runs forever. Sleeps while nothing has changed.
     pub(crate) async fn run(self: Arc<Self>) {
         let Runtime { clock, changed, upkeep, .. } = &*self.runtime;
         let mut trim_at = clock.now().plus(TRIM_EVERY);
@@ -59,7 +59,7 @@ impl Checkpointer {
             let done = self.once(trims).await;
             upkeep.note(&done, self.runtime.now());
             if let Err(error) = &done {
-                tracing::warn!(%error, "could not save progress or make room in the log");
+                tracing::warn!(%error, "could not save progress or free space in the log");
             }
             if done.is_err() || self.is_full() {
                 clock.sleep_until(clock.now().plus(RETRY_AFTER)).await;

@@ -33,7 +33,7 @@ impl ClockWatcher {
         Self { runtime, registry }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(crate) async fn run(self: Arc<Self>) {
         let Runtime { guard, clock, .. } = &*self.runtime;
         loop {
@@ -68,8 +68,8 @@ impl ClockWatcher {
         status
     }
 
-    /// Takes the wall clock for right: retention and expiry go on by it. Does nothing if they are
-    /// not suspended; how it stood before comes back.
+    /// Trusts the wall clock: retention and expiry resume. Does nothing if they are not suspended;
+    /// how it stood before comes back.
     pub(crate) fn confirm(&self) -> ClockStatus {
         let before = self.status();
         if self.runtime.guard.confirm(&*self.runtime.clock) {

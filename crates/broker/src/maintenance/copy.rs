@@ -6,15 +6,15 @@ use super::checkpointer::Checkpointer;
 use crate::error::Result;
 
 impl Checkpointer {
-    /// Takes a copy into use. The server that it was made of went on, and the ids it gave out
+    /// Takes a copy into use. The server that it was made of went on, and the ids it issued
     /// since are remembered by those who were given them: none may come a second time. A topic's
-    /// offsets begin with the time in microseconds and grow by one, so that the present time is
+    /// offsets begin with the time in microseconds and grow by one, so that the current time is
     /// above them all.
     pub(crate) async fn take_copy_into_use(&self) -> Result<()> {
         if !self.progress.is_copy() {
             return Ok(());
         }
-        tracing::warn!("this store is a copy: message ids go on above the present time");
+        tracing::warn!("this store is a copy: message ids continue above the current time");
         // What is left of the log is moved out of the way first.
         self.once(true).await?;
         let known = self.runtime.guard.mark(&*self.runtime.clock).wall;

@@ -28,7 +28,7 @@ impl Expirer {
         Self { runtime, registry, admin }
     }
 
-    /// Runs for ever. Sleeps until something expires or is to be saved.
+    /// Runs forever. Sleeps until something expires or is to be saved.
     pub(crate) async fn run(self) {
         let Runtime { expiries, clock, .. } = &*self.runtime;
         let mut save_at = None;
@@ -53,7 +53,7 @@ impl Expirer {
         }
     }
 
-    /// When the wall clock will show `time`, unless somebody sets it. While time stands still for
+    /// When the wall clock will show `time`, unless someone sets it. While time stands still for
     /// what expires, never: the chore is woken when it goes on.
     fn moment_of(&self, time: Option<Timestamp>) -> Option<Moment> {
         let now = self.runtime.now();

@@ -19,7 +19,7 @@ pub struct LiveOptions {
     pub buffer_frames: usize,
     /// Bytes of frames that are kept for all gateways, about.
     pub buffer_bytes: usize,
-    /// A stream on which nothing was said for so long says that it is there.
+    /// A stream on which nothing was said for this long says that it is there.
     pub heartbeat: Duration,
 }
 

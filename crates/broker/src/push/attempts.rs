@@ -1,7 +1,7 @@
 //! The history of attempts: recorded as they are made, saved with the progress.
 //!
 //! ```text
-//!   record ─► unsaved, per subscription ──(each progress_flush, or somebody asks)──► storage
+//!   record ─► unsaved, per subscription ──(each progress_flush, or someone asks)──► storage
 //! ```
 
 mod unsaved;

@@ -103,7 +103,7 @@ impl Drivers {
         Some(Self { work: Arc::new(work) })
     }
 
-    /// Looks at the settings and at the server anew. False: pushing ends here.
+    /// Checks the settings and the server again. False: pushing ends here.
     pub(super) fn look_again(&self) -> bool {
         self.work.pusher.lock().look_again()
     }

@@ -115,7 +115,7 @@ impl Endpoint {
         Ok(SendPermit { endpoint: Arc::clone(self), is_probe, is_done: false })
     }
 
-    /// Takes a pusher out of the queue: it is about to look again by itself, or goes away.
+    /// Takes a pusher out of the queue: it is about to look again on its own, or goes away.
     pub(crate) fn step_out(&self, waker: &Waker) {
         self.state.lock().step_out(waker);
     }

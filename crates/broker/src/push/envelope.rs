@@ -91,7 +91,7 @@ pub(crate) struct Template {
     has_dead_letter_policy: bool,
     is_batch: bool,
     signer: Option<Signer>,
-    /// Whom a token is made for, and for whom it is meant.
+    /// The account and the audience of a token.
     oidc: Option<(String, String)>,
     metadata: Metadata,
 }

@@ -13,7 +13,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub(crate) struct Guard {
     /// Whether addresses that are not public may be connected to.
     pub(crate) private_networks: bool,
-    /// What may be connected to all the same.
+    /// What may be connected to anyway.
     pub(crate) allow: Vec<IpNet>,
     /// Where this server listens, which it never connects to itself.
     pub(crate) own: Option<SocketAddr>,
@@ -100,7 +100,7 @@ impl Guard {
         }
         let whose = whose(host, address.ip());
         Err(format!(
-            "{address}{whose} is this server itself, which is never pushed to: name another \
+            "{address}{whose} is this server itself, which never pushes to itself: use another \
              endpoint"
         ))
     }
@@ -112,14 +112,14 @@ impl Guard {
         let all = || std::iter::once(address).chain(inner());
         if all().any(|address| METADATA.contains(&address)) {
             return Err(format!(
-                "{address}{whose} is where a cloud keeps its credentials: it is never connected \
-                 to, whatever push.allow says"
+                "{address}{whose} is where a cloud keeps its credentials: the server never \
+                 connects to it, whatever push.allow says"
             ));
         }
         if all().any(|address| LINK_LOCAL.iter().any(|net| net.contains(&address))) {
             return Err(format!(
-                "{address}{whose} is a link-local address, where clouds keep credentials: it is \
-                 never connected to, whatever push.allow says"
+                "{address}{whose} is a link-local address, where clouds keep credentials: the \
+                 server never connects to it, whatever push.allow says"
             ));
         }
         if self.private_networks || self.allows(address) {

@@ -84,7 +84,7 @@ fn none_acked(answer: &Answer) -> Outcome {
     let class = Class::Transient;
     let failure = Failure {
         status: Some(answer.status.as_u16()),
-        message: Some(Arc::from("the answer acks none of the messages")),
+        message: Some(Arc::from("the response acks none of the messages")),
         ..Failure::of(class.as_str())
     };
     Outcome::Failed { class, failure, health: Health::Working }
@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn what_our_own_limits_held_up_is_put_off() {
-        let (class, message) = (Class::Connect, "too many other connects hang".into());
+        let (class, message) =
+            (Class::Connect, "too many other connection attempts are stuck".into());
         let none = NoAnswer { class, message, address: None, is_ours: true };
         assert_eq!(outcome(Err(none), Success::TwoHundreds), Outcome::PutOff);
     }

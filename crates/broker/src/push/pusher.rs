@@ -5,7 +5,7 @@
 //!     └── given back at once if there is nothing to lease ──┘
 //! ```
 //!
-//! Each request in flight has a consumer of its own, so that a lane one request holds something of
+//! Each request in flight has its own consumer, so that a lane one request holds something of
 //! is closed to all others: at most one request in flight per lane.
 
 pub(super) mod settling;
@@ -129,7 +129,7 @@ impl Pusher {
         })
     }
 
-    /// Looks at the settings and at the server anew. False: pushing ends here.
+    /// Checks the settings and the server again. False: pushing ends here.
     pub(super) fn look_again(&mut self) -> bool {
         let settings = self.subscription.settings();
         if self.shared.is_stopping() || self.subscription.is_deleted() || !is_pushed(&settings) {

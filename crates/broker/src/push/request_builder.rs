@@ -21,7 +21,7 @@ pub(super) struct RequestBuilder {
     pub(super) subscription: Arc<Subscription>,
     topic: TopicId,
     readers: Arc<Readers>,
-    /// Why nothing is sent: whom the token would be of.
+    /// Why nothing is sent: the account of the token.
     refused: Option<Arc<str>>,
 }
 

@@ -205,7 +205,7 @@ impl Scheduler {
         if given_back > 0 {
             tracing::info!(
                 messages = given_back,
-                "pushes cut off, to be sent again after the start"
+                "pushes canceled, will be sent again after a restart"
             );
         }
         self.shared.sender.close_idle();
@@ -240,7 +240,7 @@ impl Worker {
     }
 }
 
-/// Drives pushers as they come, for ever.
+/// Drives pushers as they come, forever.
 async fn drive(mut coming: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
     let mut pushers = FuturesUnordered::new();
     loop {

@@ -45,7 +45,7 @@ use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
 use crate::clock::Clock;
 
-/// How long a name is looked up for somebody who only wants to know whether it may be reached.
+/// How long a name is looked up for someone who only wants to know whether it may be reached.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What a sender may do.
@@ -76,9 +76,9 @@ pub(crate) enum SenderError {
     CaFile { path: PathBuf, source: io::Error },
     #[error("push.ca_file {} is not PEM: {source}", path.display())]
     CaPem { path: PathBuf, source: pem::Error },
-    #[error("push.ca_file {} holds a certificate that cannot be trusted", path.display())]
+    #[error("push.ca_file {} has a certificate that cannot be trusted", path.display())]
     CaCertificate { path: PathBuf, source: rustls::Error },
-    #[error("push.ca_file {} holds no certificate", path.display())]
+    #[error("push.ca_file {} has no certificate", path.display())]
     CaEmpty { path: PathBuf },
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

@@ -35,9 +35,9 @@ const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 const ONE: u64 = 1 << 20;
 /// Growth waits while a smaller share than this is acked.
 const ACKED_MIN: u64 = ONE / 100 * 99;
-/// An answer moves the smoothed share of acks by one part of so many.
+/// An answer moves the smoothed share of acks by one part in this many.
 const ACKED_PARTS: u64 = 128;
-/// An answer moves the smoothed latency by one part of so many.
+/// An answer moves the smoothed latency by one part in this many.
 const LATENCY_PARTS: u32 = 8;
 
 /// An endpoint's window: how many requests it may have at a time, learnt from how it answers.

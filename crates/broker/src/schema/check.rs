@@ -12,7 +12,7 @@ use crate::definition::StoredCheck;
 use crate::error::{Error, Rejected, Result};
 
 /// Bytes, times the revisions they may be checked against, that are checked where they came in:
-/// about a millisecond. More goes to a thread of its own.
+/// about a millisecond. More goes to a separate thread.
 const INLINE_BYTES_MAX: usize = 512 << 10;
 
 /// What becomes of a topic's schema settings.

@@ -15,7 +15,7 @@ use crate::error::Result;
 /// What became of a call's ack ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AckReport {
-    /// The places, within the call, of ids that count no more, ascending. Empty without
+    /// The places, within the call, of ids that no longer count, ascending. Empty without
     /// exactly-once delivery: there a late id is no error.
     pub stale: Vec<usize>,
 }
@@ -140,7 +140,7 @@ impl Subscription {
         match ids.iter().position(|id| id.subscription() != self.id) {
             Some(at) if !exactly_once => Err(Invalid::new(
                 format!("ack_ids[{at}]"),
-                format!("was not given out by subscription {}", self.name),
+                format!("was not issued by subscription {}", self.name),
             )
             .into()),
             _ => Ok(()),

@@ -3,7 +3,7 @@
 //! A read belongs to the subscription, and whoever asks next is served from what was read. As long
 //! as the consumer that began it waits for it, the read is looked at where it asks, which spares a
 //! task and a wake-up for each. Once it waits for something else, or others wait for it and it does
-//! not ask, a task of its own sees the read to its end.
+//! not ask, a separate task sees the read to its end.
 //!
 //! Where several consumers take from what was read, the next part is read ahead by a task: the disk
 //! works while they deliver. Whoever needs that part takes it, or waits for it as its reader.
@@ -25,7 +25,7 @@ type Read = storage::Future<Result<Batch>>;
 pub(super) struct Fetch {
     reading: Reading,
     /// Who began the read and has not asked since it ended: nobody else reads elsewhere before
-    /// that, or two consumers could take each other's records away for ever.
+    /// that, or two consumers could take each other's records away forever.
     reader: Option<ConsumerId>,
     /// What was read last. Dropped when nobody is there to take more of it, so that a slow
     /// consumer pins nothing.
@@ -312,7 +312,7 @@ impl State {
         }
     }
 
-    /// Whether somebody depends soon on a check of consumers that do not ask.
+    /// Whether someone depends soon on a check of consumers that do not ask.
     pub(super) fn needs_check(&self) -> bool {
         let reader = self.fetch.depends_on();
         reader.is_some_and(|reader| self.waiters.has_others_in_line(reader))

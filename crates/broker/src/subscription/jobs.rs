@@ -37,7 +37,7 @@ impl Job {
         self.skip.as_ref().map(|skip| skip.key.as_str())
     }
 
-    /// Whether somebody waits for it to be durable.
+    /// Whether someone waits for it to be durable.
     pub(crate) fn urgency(&self) -> Urgency {
         if self.skip.is_some() { Urgency::Durable } else { Urgency::Ride }
     }
@@ -119,6 +119,6 @@ pub(crate) enum JobOutcome {
     Settled(Option<Receipt>),
     /// It was settled before.
     AlreadySettled,
-    /// It is not exhausted any more: somebody released it, or the settings were changed.
+    /// It is not exhausted anymore: someone released it, or the settings were changed.
     NotExhausted,
 }

@@ -134,7 +134,7 @@ impl Subscription {
         Step::Fetch
     }
 
-    /// Somebody has leases. Whoever stands in line must not depend on that one asking again.
+    /// Someone has leases. Whoever stands in line must not depend on that one asking again.
     fn see_to_others(self: &Arc<Self>, state: &mut State, status: LeaseStatus, end: Offset) {
         if !matches!(status, LeaseStatus::Drained) {
             state.waiters.wake_one();

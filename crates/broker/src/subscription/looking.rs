@@ -49,7 +49,7 @@ impl Subscription {
     }
 
     /// How many messages are not settled. Gaps, and messages that its filter will turn out to
-    /// leave out, count until they are read; dead letters that were dealt with do not.
+    /// leave out, count until they are read; dead letters that were handled do not.
     pub fn backlog(&self) -> u64 {
         self.open().count
     }

@@ -22,7 +22,7 @@ impl Subscription {
         Ok(state.delivery.open_consumer(Flow::default()))
     }
 
-    /// Removes such a consumer, which holds nothing any more.
+    /// Removes such a consumer, which holds nothing anymore.
     pub(crate) fn close_push_consumer(self: &Arc<Self>, consumer: ConsumerId) {
         self.forget_consumer(&mut self.state.lock(), consumer);
     }

@@ -13,7 +13,7 @@ pub(crate) struct Readers {
     topic: Arc<Topic>,
     all: Mutex<Vec<Arc<Subscription>>>,
     hungry: Mutex<Vec<Arc<Subscription>>>,
-    /// Whether `hungry` holds anybody, so that a publish nobody waits for takes no lock.
+    /// Whether `hungry` holds anyone, so that a publish nobody waits for takes no lock.
     is_hungry: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ impl Readers {
         self.all.lock().clone()
     }
 
-    /// Whether nobody can publish to the topic or read it any more.
+    /// Whether nobody can publish to the topic or read it anymore.
     pub(crate) fn is_unused(&self) -> bool {
         self.topic.is_deleted() && self.all.lock().is_empty() && self.topic.holds().is_empty()
     }
@@ -78,7 +78,7 @@ impl Readers {
         }
     }
 
-    /// Wakes everybody who waits for anything of the topic.
+    /// Wakes everyone who waits for anything of the topic.
     pub(crate) fn wake_all(&self) {
         self.topic.watchers.notify_waiters();
         self.subscriptions().iter().for_each(|subscription| subscription.wake_all());

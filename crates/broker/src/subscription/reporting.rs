@@ -27,7 +27,7 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// What blocks a subscription that is taken up again: since when is not known any more.
+    /// What blocks a subscription that is taken up again: since when is not known anymore.
     pub(super) fn resumed(
         settings: &domain::Subscription,
         progress: &domain::Progress,

@@ -73,7 +73,7 @@ async fn check(folder: &Path, clock: &Arc<FakeClock>, topic: &TopicName, given: 
     assert_eq!(life.backlog(), 2, "the gap is not taken for messages");
     let first = life.publish(topic, &["d"]).await.from.0;
     assert!(first > given, "{first} was given out before {given}");
-    assert!(first > clock.wall().0, "above the present time");
+    assert!(first > clock.wall().0, "above the current time");
     assert!(life.publish(&topic_name("idle"), &["e"]).await.from.0 > clock.wall().0);
     assert_eq!(texts(&life.pull().await), ["b", "c", "d"]);
     life.close().await;

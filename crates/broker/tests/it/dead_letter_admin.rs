@@ -337,7 +337,7 @@ async fn a_replay_keeps_its_rate_and_can_be_cancelled() {
     fixture.clock.advance(DAY);
     assert_eq!(replayed(), cancelled.replayed);
     let refused = fixture.broker.cancel_replay(&name).await.unwrap_err();
-    assert!(refused.to_string().contains("ended already"), "{refused}");
+    assert!(refused.to_string().contains("already ended"), "{refused}");
     let rest = replay(&fixture, request(all())).await;
     assert_eq!(rest.replayed + cancelled.replayed, 1_000);
 }

@@ -95,7 +95,7 @@ async fn a_delivery_that_will_be_retried_is_an_error_with_every_field() {
     let told = lines.wait_for("retry", 1).await;
     let expected = json!({
         "level": "ERROR",
-        "message": "delivery failed, to be tried again",
+        "message": "delivery failed, will retry",
         "service": "postrider",
         "env": "",
         "version": env!("CARGO_PKG_VERSION"),

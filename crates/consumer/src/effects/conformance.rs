@@ -1,6 +1,6 @@
 //! The suite that every store passes: a case for each promise in the comment of `Effects`.
 //!
-//! A case is a function whose name states the promise, and has a collection of its own. Cases
+//! A case is a function whose name states the promise, and has its own collection. Cases
 //! panic, and say why: they are for tests only.
 
 use std::collections::BTreeMap;

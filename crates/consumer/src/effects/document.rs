@@ -72,7 +72,7 @@ fn check_numbers(write: &Write) -> Result<(), StoreError> {
     match write.fields.iter().find(|(_, value)| !is_number(value)) {
         None => Ok(()),
         Some((name, _)) => {
-            let problem = format!("{name}: no number, and only numbers can be added");
+            let problem = format!("{name}: not a number, and only numbers can be added");
             Err(StoreError::Refused(Failure::new("NotANumber", problem)))
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn read(json: Json) -> Result<Fields, StoreError> {
             Ok(object.into_iter().map(|(name, json)| (name, value(json))).collect())
         }
         _ => {
-            let problem = "the stored body is no JSON object; somebody else has written it";
+            let problem = "the stored body is not a JSON object; something else wrote it";
             Err(StoreError::Config(Failure::new("BrokenDocument", problem)))
         }
     }
@@ -35,7 +35,7 @@ fn json(name: &str, value: &Value) -> Result<Json, StoreError> {
         Value::Integer(number) => Json::Number((*number).into()),
         Value::Double(number) => {
             let problem = || {
-                let problem = format!("{name}: {number} has no form in JSON");
+                let problem = format!("{name}: {number} cannot be written as JSON");
                 StoreError::Refused(Failure::new("NotFinite", problem))
             };
             Json::Number(Number::from_f64(*number).ok_or_else(problem)?)

@@ -39,7 +39,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A store that keeps at most so many dedupe records. Further messages are transient until
+    /// A store that keeps at most this many dedupe records. Further messages are transient until
     /// `purge` has made room.
     pub fn with_notes_max(notes_max: usize) -> Self {
         Self { state: Mutex::default(), notes_max }

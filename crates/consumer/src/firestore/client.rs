@@ -59,7 +59,10 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Nothing says which project is meant.
-    #[error("firestore.project: not set, and no key file says it; set it to the project's id")]
+    #[error(
+        "firestore.project: not set, and there is no key file with it; set it to the project's \
+             id"
+    )]
     NoProject,
     /// The address is none.
     #[error("firestore.emulator: {authority:?} is not host:port: {source}")]
@@ -268,7 +271,7 @@ async fn collect(
     }
     // What an answer that was cut short does not tell of must not count as missing.
     if answered < names.len() {
-        return Err(Status::unavailable("the answer does not tell of every document"));
+        return Err(Status::unavailable("the response does not cover every document"));
     }
     Ok(documents)
 }

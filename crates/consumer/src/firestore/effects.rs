@@ -1,4 +1,4 @@
-//! Effects in Firestore: look, decide, and commit on condition that nothing has changed.
+//! Effects in Firestore: look, decide, and commit on the condition that nothing has changed.
 //!
 //! A commit is one transaction: all of its writes happen or none, and only while its conditions
 //! hold. Here they are that the note is still missing and the document is as it was read. So no
@@ -165,8 +165,8 @@ fn stored_time(
             kind: "NotATime".to_owned(),
             code: None,
             message: format!(
-                "document {}/{}: field {field} holds no time since 1970; put one there, or name \
-                 another field for the event time",
+                "document {}/{}: field {field} is not a time since 1970; fix it, or use another \
+                 field for the event time",
                 write.document.collection, write.document.id
             ),
         })),

@@ -10,10 +10,10 @@ use wire::rpc::code_name;
 pub const ERRORS: &str = "postrider_consumer_firestore_errors_total";
 /// The counter of tries.
 pub const TRIES: &str = "postrider_consumer_firestore_tries_total";
-/// Codes that say that Firestore is saturated or away. ABORTED is not among them: those who write
-/// the same document at the same time are told so every day.
+/// Codes that mean Firestore is overloaded or unreachable. ABORTED is not among them: those who
+/// write the same document at the same time are told so every day.
 pub const TRANSIENT_CODES: [&str; 3] = ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED"];
-/// Codes that stay until somebody puts the set-up right.
+/// Codes that last until someone fixes the setup.
 pub const CONFIG_CODES: [&str; 2] = ["PERMISSION_DENIED", "UNAUTHENTICATED"];
 /// gRPC has so many codes.
 const CODES: usize = 17;
@@ -45,7 +45,7 @@ impl Figures {
     /// does not see a counter that begins with 1.
     pub fn text(&self) -> String {
         let mut out = format!(
-            "# HELP {ERRORS} Errors that Firestore answered, those that were tried again too.\n\
+            "# HELP {ERRORS} Errors from Firestore, including retried ones.\n\
              # TYPE {ERRORS} counter\n"
         );
         for (code, count) in self.all() {
@@ -56,7 +56,7 @@ impl Figures {
         put(
             &mut out,
             format_args!(
-                "# HELP {TRIES} Times that a message was tried to be written.\n\
+                "# HELP {TRIES} Attempts to write a message.\n\
                  # TYPE {TRIES} counter\n{TRIES} {}\n",
                 self.tries()
             ),

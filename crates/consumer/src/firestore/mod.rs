@@ -3,7 +3,7 @@
 //! | File | Holds |
 //! |---|---|
 //! | `client` | begin, batch get, commit, rollback, each with a deadline |
-//! | `effects` | `Effects`: look, decide, and commit on condition that nothing has changed |
+//! | `effects` | `Effects`: look, decide, and commit on the condition that nothing has changed |
 //! | `note` | the document that says a message was handled |
 //! | `value` | values and field paths as Firestore has them |
 //! | `turns` | those who write the same document one after the other |

@@ -22,7 +22,7 @@ use crate::effects::{Applied, Value, Write};
 const APPLIED: &str = "applied";
 const STALE: &str = "stale_ignored";
 
-/// The write that notes a message of which this came, on condition that there is no note yet.
+/// The write that notes a message of which this came, on the condition that there is no note yet.
 /// `name` is the note's full name.
 pub(super) fn write(name: &str, write: &Write, outcome: Applied) -> api::Write {
     let document = format!("{}/{}", write.document.collection, write.document.id);

@@ -55,7 +55,7 @@ pub(super) fn luck() -> u32 {
 pub(super) enum Meaning {
     /// It may go well if all of it is tried again. It may also have happened.
     Again,
-    /// Somebody must put the set-up right.
+    /// Someone must fix the setup.
     Config,
     /// What was to be written is wrong.
     Refused,
@@ -87,7 +87,7 @@ pub(super) fn meaning(code: Code) -> Meaning {
 }
 
 /// What the code of an answer to a commit means: there a condition that does not hold says that
-/// somebody was quicker.
+/// someone was quicker.
 pub(super) fn commit_meaning(code: Code) -> Meaning {
     match code {
         Code::AlreadyExists | Code::FailedPrecondition | Code::NotFound => Meaning::Again,
@@ -95,7 +95,7 @@ pub(super) fn commit_meaning(code: Code) -> Meaning {
     }
 }
 
-/// Whether a commit that was answered so may have happened all the same.
+/// Whether a commit that was answered so may have happened anyway.
 pub(super) fn may_have_happened(code: Code) -> bool {
     meaning(code) == Meaning::Again && !matches!(code, Code::Aborted | Code::AlreadyExists)
 }

@@ -22,7 +22,7 @@ pub enum Event {
         /// Why, for people.
         message: String,
     },
-    /// Frames were lost: what is shown is to be fetched anew. Everything is registered again.
+    /// Frames were lost: fetch what is shown again. Everything is registered again.
     Resync(String),
     /// Why nothing will come, if the server matches no topic's messages.
     Warning(String),

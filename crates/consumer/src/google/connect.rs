@@ -61,7 +61,7 @@ impl Connect {
         host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// Opens a connection that shall speak `protocol`.
+    /// Opens a connection that speaks `protocol`.
     pub(crate) async fn open(&self, protocol: &'static [u8]) -> io::Result<Stream> {
         let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open_slowly(protocol)).await;
         opened.unwrap_or_else(|_| {

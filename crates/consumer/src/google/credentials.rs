@@ -21,7 +21,7 @@ const SPARE: Duration = Duration::from_secs(300);
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// The key file cannot be used: the set-up must be put right.
+    /// The key file cannot be used: the setup must be fixed.
     #[error("key file {}: {problem}", path.display())]
     File {
         /// The file.
@@ -29,8 +29,8 @@ pub enum AccessError {
         /// What is wrong with it.
         problem: String,
     },
-    /// Who gives tokens says no: the set-up must be put right.
-    #[error("{at} gives no token: {said}")]
+    /// The token server refuses: the setup must be fixed.
+    #[error("no token from {at}: {said}")]
     Refused {
         /// Who was asked.
         at: String,
@@ -38,7 +38,7 @@ pub enum AccessError {
         said: String,
     },
     /// Who gives tokens cannot be reached or does not answer: it may later.
-    #[error("{at} gives no token: {problem}")]
+    #[error("no token from {at}: {problem}")]
     Unreachable {
         /// Who was asked.
         at: String,
@@ -48,7 +48,7 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// Whether it stays so until somebody does something.
+    /// Whether it stays so until someone does something.
     pub fn is_lasting(&self) -> bool {
         !matches!(self, Self::Unreachable { .. })
     }
@@ -148,7 +148,7 @@ impl Kept {
         let header = HeaderValue::try_from(format!("Bearer {}", token.access_token));
         let mut header = header.map_err(|error| AccessError::Refused {
             at: "the token server".to_owned(),
-            said: format!("its token is no header: {error}"),
+            said: format!("its token is not a valid header: {error}"),
         })?;
         header.set_sensitive(true);
         let good_for = Duration::from_secs(token.expires_in).saturating_sub(SPARE);

@@ -82,7 +82,7 @@ impl ServiceAccount {
         let wrong = |problem: String| AccessError::File { path: path.to_owned(), problem };
         let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if size > FILE_BYTES_MAX {
-            return Err(wrong(format!("{size} bytes are too many for a key file")));
+            return Err(wrong(format!("{size} bytes is too large for a key file")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         Self::parse(&text, scope).map_err(wrong)
@@ -92,8 +92,8 @@ impl ServiceAccount {
         let file: KeyFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if file.kind != KIND {
             return Err(format!(
-                "type is {:?}, but must be {KIND:?}: make a key for a service account and name \
-                 its file in {FILE_VARIABLE}",
+                "type is {:?}, but must be {KIND:?}: create a key for a service account and set \
+                 {FILE_VARIABLE} to its file",
                 file.kind
             ));
         }
@@ -101,14 +101,14 @@ impl ServiceAccount {
             [("client_email", &file.client_email), ("private_key", &file.private_key)]
         {
             if value.is_empty() {
-                return Err(format!("{field} is missing: make a new key for the account"));
+                return Err(format!("{field} is missing: create a new key for the account"));
             }
         }
         let lines = file.private_key.lines().filter(|line| !line.starts_with("-----"));
         let base64: String = lines.map(str::trim).collect();
         let der = STANDARD.decode(base64).map_err(|error| format!("private_key: {error}"))?;
         let pair = RsaKeyPair::from_pkcs8(&der)
-            .map_err(|error| format!("private_key is no RSA key in PKCS #8: {error}"))?;
+            .map_err(|error| format!("private_key is not an RSA key in PKCS #8: {error}"))?;
         Ok(Self { file, pair, scope: scope.to_owned() })
     }
 

@@ -170,11 +170,11 @@ fn summary(outcome: &Outcome, settle: Settle) -> &'static str {
     match (outcome, settle.is_ack()) {
         (Outcome::Applied, _) => "message applied",
         (Outcome::Duplicate, _) => "message was handled before",
-        (Outcome::StaleIgnored, _) => "message was overtaken by a later one",
+        (Outcome::StaleIgnored, _) => "a later message was already applied",
         (Outcome::Poison(_), true) => "message can never be handled",
-        (Outcome::Poison(_), false) => "message can never be handled, given back",
-        (Outcome::Transient(_), _) => "message is to be tried again",
-        (Outcome::Config(_), _) => "message waits for the set-up to be put right",
+        (Outcome::Poison(_), false) => "message can never be handled, nacked",
+        (Outcome::Transient(_), _) => "message will be retried",
+        (Outcome::Config(_), _) => "message waits for the setup to be fixed",
     }
 }
 
@@ -183,7 +183,7 @@ fn kind(failure: &Failure) -> &str {
     if failure.kind.is_empty() { "Unknown" } else { &failure.kind }
 }
 
-/// The beginning of `text`, at most so many bytes and whole characters.
+/// The beginning of `text`, at most this many bytes and whole characters.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
 }

@@ -31,7 +31,7 @@ impl Outbox {
         self.nacks.push(ack_id);
     }
 
-    /// Puts what is to be extended in place of what was to be before.
+    /// Puts what is to be extended instead of what was to be before.
     pub(super) fn extend(&mut self, ack_ids: Vec<String>) {
         self.extensions = ack_ids;
     }
@@ -82,7 +82,7 @@ impl Outbox {
     }
 }
 
-/// The first of `ids`, at most so many.
+/// The first of `ids`, at most this many.
 fn some(ids: &mut Vec<String>, max: usize) -> Vec<String> {
     let rest = ids.split_off(ids.len().min(max));
     std::mem::replace(ids, rest)

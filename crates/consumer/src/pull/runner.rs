@@ -25,7 +25,7 @@ use crate::{Connection, Consumer, Failure, Handler, Message, Order, Outcome, clo
 
 /// How long the server may take to end a stream that was closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Messages are handled for so long before what else has happened is looked at.
+/// Messages are handled for this long before what else has happened is looked at.
 const TURN: Duration = Duration::from_millis(1);
 
 /// A pull consumer while it runs.
@@ -265,7 +265,11 @@ impl<H: Handler> Runner<H> {
 
     /// Finishes what is being handled within the grace time, and gives back the rest.
     async fn drain(&mut self) {
-        let why = Failure::new("Stopping", "the consumer is stopping, another gets the message");
+        let why = Failure::new(
+            "Stopping",
+            "the consumer is stopping, another will get the \
+                                            message",
+        );
         let waiting: Vec<Item> = self.ready.drain(..).chain(self.lanes.drain_waiting()).collect();
         waiting.into_iter().for_each(|item| self.give_back(item, &why));
         self.link.close();
@@ -327,8 +331,8 @@ impl<H: Handler> Runner<H> {
         while let Some(call) = self.outbox.next_call(subscription, deadline) {
             // Only the connection is borrowed: the stream inside `self` must not be shared.
             if let Err(status) = tell(&self.connection, call).await {
-                // Leases run out by themselves, and what was acked comes again as a duplicate.
-                tracing::warn!(subscription, %status, "the server was not told of some acks");
+                // Leases run out on their own, and what was acked comes again as a duplicate.
+                tracing::warn!(subscription, %status, "some acks did not reach the server");
             }
         }
     }
@@ -347,7 +351,7 @@ async fn tell(connection: &Connection, call: Call) -> Result<(), tonic::Status> 
     Ok(())
 }
 
-/// Waits until a request can be sent; for ever where there is nothing to send or no stream.
+/// Waits until a request can be sent; forever where there is nothing to send or no stream.
 async fn reserve(
     sender: Option<mpsc::Sender<StreamingPullRequest>>,
 ) -> mpsc::OwnedPermit<StreamingPullRequest> {
@@ -378,7 +382,7 @@ fn first_request(subscription: &str, options: &Options) -> StreamingPullRequest 
 }
 
 fn lane_broken() -> Failure {
-    let why = "a message before it in its lane was given back: it comes again behind that one";
+    let why = "an earlier message in its lane was nacked: it will follow that one";
     Failure::new("LaneBroken", why)
 }
 

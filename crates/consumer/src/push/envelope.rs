@@ -39,7 +39,11 @@ fn fill(message: &mut Message, body: &[u8]) -> Result<(), Failure> {
     let tree = wire::json::parse(body)
         .map_err(|error| broken("InvalidEnvelope", format!("the body is not JSON: {error}")))?;
     let Value::Object(envelope) = tree else {
-        return Err(broken("InvalidEnvelope", "the body is no JSON object; batches are not taken"));
+        return Err(broken(
+            "InvalidEnvelope",
+            "the body is not a JSON object; batches are not \
+                                              supported",
+        ));
     };
     message.subscription = text(&envelope, "subscription", "subscription")?.map(Arc::from);
     let inner = match envelope.get("message") {
@@ -86,7 +90,7 @@ fn delivery_attempt(envelope: &Map<String, Value>) -> Result<Option<u32>, Failur
     let value = envelope.get("deliveryAttempt").or_else(|| envelope.get("delivery_attempt"));
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    let problem = || broken("InvalidEnvelope", "deliveryAttempt: not a number from 1");
+    let problem = || broken("InvalidEnvelope", "deliveryAttempt: not a number of at least 1");
     number.filter(|number| *number > 0).map(Some).ok_or_else(problem)
 }
 
@@ -151,8 +155,8 @@ mod tests {
         for (body, kind, problem) in [
             ("", "InvalidEnvelope", "not JSON"),
             ("{", "InvalidEnvelope", "not JSON"),
-            ("7", "InvalidEnvelope", "no JSON object"),
-            ("[]", "InvalidEnvelope", "batches are not taken"),
+            ("7", "InvalidEnvelope", "not a JSON object"),
+            ("[]", "InvalidEnvelope", "batches are not supported"),
             ("{}", "InvalidEnvelope", "message: missing"),
             (r#"{"message":7}"#, "InvalidEnvelope", "message: not an object"),
             (r#"{"message":{}}"#, "InvalidEnvelope", "messageId: missing"),

@@ -22,7 +22,7 @@ use crate::rules::{Settle, Way};
 use crate::{Consumer, Failure, Handled, Handler, Message, Outcome, StartError, clock};
 
 const UNSAID_FORM: &str = "a signature does not cover the headers of an unwrapped message: to \
-                           take those, set the form to unwrapped";
+                           accept those, set the form to unwrapped";
 
 const UNAUTHORIZED: u16 = 401;
 const REQUEST_TIMEOUT: u16 = 408;
@@ -44,7 +44,7 @@ pub(super) fn router<H: Handler>(
 ) -> Result<Router, StartError> {
     let refused = |field, problem| StartError::Setting { field, problem };
     if !options.path.starts_with('/') || options.path.contains(['{', '}', '*', '?']) {
-        let problem = format!("{:?} is no path such as /pubsub/push", options.path);
+        let problem = format!("{:?} is not a path such as /pubsub/push", options.path);
         return Err(refused("path", problem));
     }
     if options.requests_max == 0 || options.requests_max > Semaphore::MAX_PERMITS {
@@ -139,7 +139,7 @@ impl<H: Handler> Gate<H> {
                 Err(Refused::with(REQUEST_TIMEOUT, Outcome::Transient(failure)))
             }
             Err(_) => {
-                let failure = Failure::new("BodyLost", "the body did not come in time");
+                let failure = Failure::new("BodyLost", "the body did not arrive in time");
                 Err(Refused::with(REQUEST_TIMEOUT, Outcome::Transient(failure)))
             }
         }

@@ -1,4 +1,4 @@
-//! A listener of its own for those who have none.
+//! A listener for programs that have none.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::{Consumer, Handler, StartError, observe};
 
 /// How long the head of a request may take to come.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The wait after a connection could not be taken, such as when there are too many files.
+/// The wait after cannot accept a connection, such as when there are too many files.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A port that is open.
@@ -82,7 +82,7 @@ impl Server {
         }
         drop(self.listener);
         if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-            tracing::warn!("requests did not finish in time, and are tried again by their sender");
+            tracing::warn!("requests did not finish in time; their sender will retry them");
         }
         connections.shutdown().await;
     }
@@ -96,7 +96,7 @@ async fn accept(
     match listener.accept().await {
         Ok((stream, _)) => Some((stream, place)),
         Err(error) => {
-            tracing::warn!(%error, "a connection could not be taken");
+            tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
             None
         }

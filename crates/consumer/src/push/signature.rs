@@ -38,7 +38,7 @@ impl Verifier {
         let [Some(id), Some(time), Some(signatures)] = names.map(header) else {
             return Err("the request is not signed");
         };
-        let seconds: u64 = time.parse().map_err(|_| "the signature's time is no number")?;
+        let seconds: u64 = time.parse().map_err(|_| "the signature's time is not a number")?;
         if now.seconds().abs_diff(seconds) > TOLERANCE_S {
             return Err("the signature's time is more than five minutes off");
         }
@@ -47,7 +47,7 @@ impl Verifier {
         if signatures.any(|signature| self.is_right(signature, &signed)) {
             return Ok(());
         }
-        Err("the signature is of another secret, or the request was changed")
+        Err("the signature uses another secret, or the request was changed")
     }
 
     fn is_right(&self, signature: &str, signed: &[u8]) -> bool {

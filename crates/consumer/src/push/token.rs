@@ -1,4 +1,4 @@
-//! OIDC tokens: whether a request comes from whom it should.
+//! OIDC tokens: whether a request comes from the expected sender.
 
 mod keys;
 
@@ -57,7 +57,7 @@ impl Gatekeeper {
     pub(super) async fn check(&self, headers: &HeaderMap, now: Timestamp) -> Result<(), Refusal> {
         let token = Token::read(headers).map_err(Refusal::Bad)?;
         let key = self.ring.key(&token.header.kid, now).await.map_err(Refusal::NoKeys)?;
-        let key = key.ok_or(Refusal::Bad("the token is signed with a key that is not known"))?;
+        let key = key.ok_or(Refusal::Bad("the token is signed with an unknown key"))?;
         self.verify(&token, &key, now).map_err(Refusal::Bad)
     }
 
@@ -73,21 +73,21 @@ impl Gatekeeper {
         }
         let begins = [claims.iat, claims.nbf];
         if begins.into_iter().flatten().any(|from| from > now.saturating_add(SKEW_S)) {
-            return Err("the token is not good yet");
+            return Err("the token is not valid yet");
         }
         let issuer_is_right = match &self.oidc.issuer {
             Some(issuer) => *issuer == claims.iss,
             None => ISSUERS.contains(&claims.iss.as_str()),
         };
         if !issuer_is_right {
-            return Err("the token is of another issuer");
+            return Err("the token is from another issuer");
         }
         if claims.aud != self.oidc.audience {
-            return Err("the token is meant for another audience");
+            return Err("the token is for another audience");
         }
         let Some(email) = &self.oidc.email else { return Ok(()) };
         if claims.email.as_ref() != Some(email) || claims.email_verified != Some(true) {
-            return Err("the token is of another account");
+            return Err("the token is for another account");
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ struct Claims {
 impl<'a> Token<'a> {
     fn read(headers: &'a HeaderMap) -> Result<Self, &'static str> {
         let value = headers.get(header::AUTHORIZATION).ok_or("the request has no token")?;
-        let value = value.to_str().map_err(|_| "the token is no text")?;
+        let value = value.to_str().map_err(|_| "the token is not text")?;
         let token = value.strip_prefix("Bearer ").ok_or("the request has no bearer token")?;
         if token.len() > TOKEN_BYTES_MAX {
             return Err("the token is too long");

@@ -44,7 +44,7 @@ pub(super) fn read(headers: &HeaderMap, body: Bytes) -> Result<Message, Failure>
     let attempt = match text(DELIVERY_ATTEMPT) {
         None => None,
         Some(text) => Some(text.parse().map_err(|_| {
-            broken("InvalidEnvelope", format!("{DELIVERY_ATTEMPT}: {text} is no number"))
+            broken("InvalidEnvelope", format!("{DELIVERY_ATTEMPT}: {text} is not a number"))
         })?),
     };
     Ok(Message {

@@ -37,7 +37,7 @@ impl Field {
         };
         match (&from, kind) {
             (From::Template(_), Some(kind)) if kind != Type::Text => {
-                return wrong("a template makes text: leave type away, or use from");
+                return wrong("a template makes text: leave out type, or use from");
             }
             (From::Constant(_), Some(_)) => return wrong("a constant has its type already"),
             _ => {}

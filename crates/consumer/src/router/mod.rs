@@ -40,7 +40,7 @@ pub struct Router {
 pub struct Routed {
     /// The write, or why the message is poison.
     pub write: Result<Write, Failure>,
-    /// What is known of it, for the log line.
+    /// What is known about it, for the log line.
     pub about: About,
 }
 

@@ -71,11 +71,15 @@ impl Route {
         let event_time = settings.event_time;
         let event_time = event_time.map(|it| When::new(&field("event_time"), it)).transpose()?;
         if fields.is_empty() && event_time.is_none() {
-            return Err(Invalid::new(field("fields"), "there is none, so nothing to write"));
+            return Err(Invalid::new(
+                field("fields"),
+                "there are none, so there is nothing to \
+                                                      write",
+            ));
         }
         let (dedupe_id, dedupe_expiry) = dedupe(&field("dedupe"), &settings.dedupe, expiry_min)?;
         if settings.dedupe.collection == settings.collection {
-            let problem = "is the collection that is written to: notes need their own";
+            let problem = "is the collection being written: notes need their own";
             return Err(Invalid::new(field("dedupe.collection"), problem));
         }
         let version = settings.schema_version;
@@ -153,7 +157,7 @@ impl Version {
         });
         let known: Vec<String> = known.collect::<Result<_, _>>()?;
         if known.is_empty() {
-            let problem = "is empty, so that every message would be poison: name a version";
+            let problem = "is empty, so every message would be poison: name a version";
             return Err(Invalid::new(format!("{field}.known"), problem));
         }
         Ok(Self { from, known })
@@ -172,7 +176,7 @@ impl Version {
         Err(Failure {
             kind: "UnknownSchemaVersion".to_owned(),
             code: None,
-            message: format!("{}: version {version} is not known, but {known}", self.from),
+            message: format!("{}: version {version} is unknown, expected {known}", self.from),
         })
     }
 }
@@ -228,7 +232,7 @@ fn dedupe(
     if expiry < expiry_min {
         let least = expiry_min.as_secs_f64() / 86_400.0;
         let problem = format!(
-            "too short: a message may come again for {least} days (dedupe.retention + \
+            "too short: a message may come back for {least} days (dedupe.retention + \
              dedupe.dead_letter_retention), and would then take effect twice"
         );
         return Err(Invalid::new(at, problem));
@@ -243,7 +247,7 @@ fn check_collection(field: &str, collection: &str) -> Result<(), Invalid> {
     if is_sound {
         return Ok(());
     }
-    Err(Invalid::new(field, format!("{collection:?} is no collection such as ops_services")))
+    Err(Invalid::new(field, format!("{collection:?} is not a collection such as ops_services")))
 }
 
 fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
@@ -269,8 +273,8 @@ fn path(field: &str, collection: &str, id: String) -> Result<Path, Failure> {
             kind: "InvalidDocumentId".to_owned(),
             code: None,
             message: format!(
-                "{field}: {shown:?} is no id: it must have 1 to {ID_BYTES_MAX} bytes, no slash, \
-                 not __ on both sides, and not be dots"
+                "{field}: {shown:?} is not an id: it must have 1 to {ID_BYTES_MAX} bytes, no \
+                 slash, not __ on both sides, and not be dots"
             ),
         });
     }

@@ -35,9 +35,8 @@ impl Source {
             Invalid::new(
                 field,
                 format!(
-                    "{text:?} is no place in a message: write data.NAME, attributes.NAME, \
-                     message.id, message.publish_time, message.ordering_key or \
-                     message.subscription"
+                    "{text:?} is not a place in a message: write data.NAME, attributes.NAME, \
+                     message.id, message.publish_time, message.ordering_key or message.subscription"
                 ),
             )
         };

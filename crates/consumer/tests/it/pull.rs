@@ -260,7 +260,7 @@ async fn a_lost_stream_is_opened_again() {
 async fn what_the_server_would_refuse_again_ends_with_the_reason() {
     let rig = Rig::start().await;
     let missing = rig.connection().ask(SUBSCRIPTION).await.unwrap_err().to_string();
-    assert!(missing.contains(SUBSCRIPTION) && missing.contains("set what is known"), "{missing}");
+    assert!(missing.contains(SUBSCRIPTION) && missing.contains("set what you know"), "{missing}");
     let known = postrider_consumer::Known::without_policy(SUBSCRIPTION);
     let pulling =
         Pulling::start_with(rig.connection(), settings(), pull::Options::default(), known);

@@ -22,7 +22,7 @@ pub fn read(field: &str, value: &Value) -> Result<Settings, Invalid> {
         Value::Null => return Ok(Settings::default()),
         Value::String(text) if text == OFF => return Ok(Settings::off()),
         Value::Object(rules) => rules,
-        _ => return Err(Invalid::new(field, r#"expected "off", or an object of rules"#)),
+        _ => return Err(Invalid::new(field, r#"expected "off" or an object with rules"#)),
     };
     let mut settings = Settings::default();
     for (name, value) in rules {
@@ -33,7 +33,7 @@ pub fn read(field: &str, value: &Value) -> Result<Settings, Invalid> {
             Value::Null => {}
             Value::String(text) if text == OFF => settings.turn_off(rule),
             Value::Object(levels) => read_levels(&field, rule, levels, &mut settings)?,
-            _ => return Err(Invalid::new(field, r#"expected "off", or an object of levels"#)),
+            _ => return Err(Invalid::new(field, r#"expected "off" or an object with levels"#)),
         }
     }
     Ok(settings)
@@ -89,7 +89,7 @@ fn read_parts(place: &str, level: &Level, parts: &Map<String, Value>) -> Result<
         }
     }
     if time.is_none() && above.is_none() {
-        return Err(Invalid::new(place, r#"says nothing; to turn it off, say "off""#));
+        return Err(Invalid::new(place, r#"is empty; to turn it off, use "off""#));
     }
     Ok(Adjusted::To { time, above })
 }

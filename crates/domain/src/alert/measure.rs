@@ -17,7 +17,7 @@ const MILLION: u32 = 1_000_000;
 /// The figures of one subscription at one time, or of the server itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Dead letters that came from it and that nobody has dealt with.
+    /// Its dead letters that nobody has handled.
     pub dead_letters_waiting: u64,
     /// Dead letters that came from it since the server started.
     pub dead_letters_total: u64,
@@ -82,11 +82,11 @@ pub enum Measure {
     LaneBlocked,
     /// Lanes that wait for an operator.
     LanesHalted,
-    /// Dead letters that nobody has dealt with.
+    /// Dead letters nobody has handled.
     DeadLettersWaiting,
     /// Dead letters that came within the level's time.
     DeadLettersArrived,
-    /// How many more dead letters came than were dealt with, over a window.
+    /// How many more dead letters arrived than were handled, over a window.
     DeadLettersGrowth,
     /// By how many messages the backlog grew, over a window.
     BacklogGrowth,
@@ -203,20 +203,20 @@ impl Level {
             Measure::FifoBlocked => format!("its lane has been blocked for {}", time(value)),
             Measure::LaneBlocked => format!("a lane has been blocked for {}", time(value)),
             Measure::LanesHalted => {
-                return format!("lanes that wait for an operator: {value:.0}");
+                return format!("lanes waiting for an operator: {value:.0}");
             }
             Measure::DeadLettersWaiting => {
-                return format!("dead letters that nobody has dealt with: {value:.0}");
+                return format!("dead letters nobody has handled: {value:.0}");
             }
             Measure::DeadLettersArrived => {
-                format!("dead letters that came within {window}: {value:.0}")
+                format!("new dead letters within {window}: {value:.0}")
             }
             Measure::DeadLettersGrowth => {
-                let more = "dead letters that came beyond those dealt with";
+                let more = "growth in unhandled dead letters";
                 return format!("{more} within {window}: {value:.0}");
             }
             Measure::BacklogGrowth => {
-                return format!("messages the backlog grew by within {window}: {value:.0}");
+                return format!("backlog growth within {window}: {value:.0}");
             }
             Measure::PushesRefused => {
                 format!("{} % of the pushes of {window} were answered 4xx", percent(value))
@@ -226,12 +226,13 @@ impl Level {
                 format!("{of} were answered 5xx or not at all")
             }
             Measure::ClockAhead => {
-                let ahead = format!("the clock is {} ahead of the time that passed", time(value));
+                let ahead =
+                    format!("the clock is {} ahead of the time that has passed", time(value));
                 return format!("{ahead}: retention and expiry are suspended");
             }
             Measure::LogStuck => {
                 let stuck = format!("the log could not be emptied for {}", time(value));
-                return format!("{stuck}: at its bound publishing is refused");
+                return format!("{stuck}: when it is full, publishing is refused");
             }
         };
         format!("{what}, more than {than}")

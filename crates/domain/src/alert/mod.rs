@@ -1,4 +1,4 @@
-//! Alerts: what somebody must know about a subscription, and since when it is so.
+//! Alerts: what someone must know about a subscription, and since when it is so.
 //!
 //! `RULES` is the one table of them. A rule has levels; a level is a measure, a bound and a time.
 //! `Watch` looks at the samples of one subscription and says what begins and ends. The same table
@@ -23,9 +23,9 @@ use std::fmt;
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Somebody should look at it today.
+    /// Someone should look at it today.
     Warning,
-    /// Somebody must look at it now.
+    /// Someone must look at it now.
     Critical,
 }
 

@@ -42,7 +42,7 @@ pub struct Level {
 pub enum RuleName {
     /// Messages were given up.
     DeadLetters,
-    /// More are given up than are dealt with.
+    /// More are given up than are handled.
     DeadLetterGrowth,
     /// Endpoints fail.
     Push5xx,
@@ -175,16 +175,16 @@ const PERCENT: u32 = 10_000;
 pub static RULES: [Rule; 11] = [
     Rule {
         name: RuleName::DeadLetters,
-        title: "dead letters wait",
-        meaning: "Messages were given up after their last attempt and lie in the dead letter \
-                  topic. Nobody has replayed, deleted or acked them yet.",
+        title: "dead letters are waiting",
+        meaning: "Messages ran out of attempts and are in the dead letter topic. Nobody has \
+                  replayed, deleted or acked them yet.",
         remedy: &[
             "See what they are and why they failed: \
              `postrider dead-letter list --subscription <subscription>`.",
-            "Put the cause right: the consumer, or the producer of what it cannot read.",
-            "Replay them, to that subscription alone: \
-             `postrider dead-letter replay --subscription <subscription> --all`; or, where they \
-             are of no use, delete them with `postrider dead-letter delete`.",
+            "Fix the cause: the consumer, or the producer of messages it cannot read.",
+            "Replay them to that subscription only: `postrider dead-letter replay --subscription \
+             <subscription> --all`; or, if nobody needs them, delete them with `postrider \
+             dead-letter delete`.",
         ],
         levels: &[
             warning(Measure::DeadLettersWaiting, 0, 5),
@@ -194,28 +194,28 @@ pub static RULES: [Rule; 11] = [
     },
     Rule {
         name: RuleName::DeadLetterGrowth,
-        title: "dead letters come faster than they are dealt with",
-        meaning: "For half an hour more messages were given up than were replayed, deleted or \
-                  acked: the consumer fails for good, not for a moment.",
+        title: "dead letters arrive faster than they are handled",
+        meaning: "For half an hour, more messages were given up than were replayed, deleted or \
+                  acked: this is not a brief failure.",
         remedy: &[
             "Find what they have in common: `postrider dead-letter list --subscription \
              <subscription>` shows the class and the last error of each.",
-            "Stop the flow while you put it right: pause the subscription \
-             (`postrider.paused`), which keeps its backlog.",
+            "Stop the flow while you fix it: pause the subscription (`postrider.paused`), which \
+             keeps its backlog.",
             "Resume it, then replay what was given up.",
         ],
         levels: &[critical(Measure::DeadLettersGrowth, 0, 30)],
     },
     Rule {
         name: RuleName::Push5xx,
-        title: "the endpoint fails",
-        meaning: "Pushes are answered with 5xx, time out, or reach nobody: capacity, quota, or \
-                  something behind the endpoint. They are tried again.",
+        title: "the endpoint is failing",
+        meaning: "Pushes get 5xx, time out, or cannot connect: capacity, quota, or something \
+                  behind the endpoint. They are retried.",
         remedy: &[
             "See what the endpoint says: `postrider attempts <subscription>`.",
-            "Look at the endpoint's own logs and at what it depends on.",
-            "Nothing needs to be sent again by hand: what failed is pushed again when the \
-             endpoint answers. Where attempts run out first, see dead_letters.",
+            "Check the endpoint's logs and its dependencies.",
+            "Nothing needs to be resent by hand: failed pushes are retried. If attempts run out \
+             first, see dead_letters.",
         ],
         levels: &[
             warning(Measure::PushesFailed, PERCENT, 5),
@@ -225,15 +225,14 @@ pub static RULES: [Rule; 11] = [
     },
     Rule {
         name: RuleName::Push4xx,
-        title: "the endpoint refuses messages",
-        meaning: "Pushes are answered with 4xx (or a redirect): the producer sends what the \
-                  consumer cannot read, the endpoint moved, or its credentials changed.",
+        title: "the endpoint is refusing messages",
+        meaning: "Pushes get 4xx (or a redirect): the producer sends messages the consumer cannot \
+                  read, the endpoint moved, or its credentials changed.",
         remedy: &[
             "See which messages and what the endpoint says: `postrider attempts <subscription>`.",
-            "Compare with the last change of the producer, of the endpoint's address and of its \
-             credentials.",
-            "What is refused is tried until its attempts run out, and without a dead letter \
-             policy for ever: `postrider lint` says whether there is one.",
+            "Check recent changes to the producer, the endpoint's address and its credentials.",
+            "Refused messages are retried until their attempts run out, or forever without a dead \
+             letter policy: `postrider lint` tells you if it is missing.",
         ],
         levels: &[
             warning(Measure::PushesRefused, PERCENT / 10, 10),
@@ -242,16 +241,16 @@ pub static RULES: [Rule; 11] = [
     },
     Rule {
         name: RuleName::OldestUnackedAge,
-        title: "messages wait too long",
-        meaning: "The oldest message that is not acked was published a while ago: nobody \
-                  consumes, consumers are too slow, or one message is stuck.",
+        title: "messages are waiting too long",
+        meaning: "The oldest unacked message was published a while ago: there are no consumers, \
+                  they are too slow, or one message is stuck.",
         remedy: &[
-            "See whether anything is delivered and acked at all: `postrider top`.",
+            "Check whether anything is being delivered and acked: `postrider top`.",
             "Nothing outstanding: no consumer is connected, or the subscription is paused. \
              `postrider subscription describe <subscription>` says so.",
-            "Much outstanding and few acks: the consumers are too slow or too few.",
+            "Many outstanding and few acks: the consumers are too slow or too few.",
             "One message stuck: `postrider lane list <subscription>` or `postrider attempts \
-             <subscription>` names it; release it, or skip it.",
+             <subscription>` names it; release or skip it.",
         ],
         levels: &[
             warning(Measure::OldestUnackedAge, 0, 5),
@@ -260,59 +259,59 @@ pub static RULES: [Rule; 11] = [
     },
     Rule {
         name: RuleName::BacklogGrowing,
-        title: "the backlog grows",
-        meaning: "More comes in than is acked, and has for a while.",
+        title: "the backlog is growing",
+        meaning: "Messages have been arriving faster than they are acked for a while.",
         remedy: &[
-            "See which rate changed, that of publishing or that of acks: the dashboard, or \
-             `postrider top`.",
-            "Add consumers. On push, see whether the endpoint's window is small: it is slow or \
-             it fails.",
-            "A subscription nobody needs any more: delete it, or seek it to now.",
+            "See whether the publish rate or the ack rate changed: the dashboard, or `postrider \
+             top`.",
+            "Add consumers. For push, check the endpoint's window: if it is small, the endpoint is \
+             slow or failing.",
+            "If nobody needs the subscription, delete it or seek it to now.",
         ],
         levels: &[warning(Measure::BacklogGrowth, 0, 15), critical(Measure::BacklogGrowth, 0, 30)],
     },
     Rule {
         name: RuleName::FifoBlocked,
-        title: "a FIFO subscription stands still",
-        meaning: "The first message of the one lane keeps failing, and all others wait behind it.",
+        title: "a FIFO subscription is blocked",
+        meaning: "The first message keeps failing, and all others wait behind it.",
         remedy: &[
             "See the message and its error: `postrider lane list <subscription>` and \
              `postrider attempts <subscription>`.",
-            "Put the consumer right and let it be tried at once: `postrider lane release \
-             <subscription> --key ''`.",
-            "Or give that message up, so that the others go on: `postrider lane skip \
+            "Fix the consumer and retry the message now: `postrider lane release <subscription> \
+             --key ''`.",
+            "Or give up on the message so the others can continue: `postrider lane skip \
              <subscription> --key ''`; with a dead letter policy it is kept there.",
         ],
         levels: &[warning(Measure::FifoBlocked, 0, 5)],
     },
     Rule {
         name: RuleName::LaneBlocked,
-        title: "a lane stands still",
+        title: "a lane is blocked",
         meaning: "The first message of a lane (of one ordering key, or of one value of `laneBy`) \
-                  keeps failing, and all others of that lane wait behind it. Other lanes go on.",
+                  keeps failing, and all others of that lane wait behind it. Other lanes continue.",
         remedy: &[
             "See which lanes and why: `postrider lane list <subscription>` names the key, the \
-             message, its last failure and when it is tried again; `postrider attempts \
+             message, its last failure and when it will be retried; `postrider attempts \
              <subscription>` shows what the endpoint said.",
-            "Put the consumer right; or let the message be tried at once: `postrider lane release \
-             <subscription> --key <key>`.",
-            "Or give it up, so that the others of the lane go on: `postrider lane skip \
+            "Fix the consumer, and retry the message now: `postrider lane release <subscription> \
+             --key <key>`.",
+            "Or give up on it so the rest of the lane can continue: `postrider lane skip \
              <subscription> --key <key>`; with a dead letter policy it is kept there.",
         ],
         levels: &[warning(Measure::LaneBlocked, 0, 5)],
     },
     Rule {
         name: RuleName::LaneHalted,
-        title: "lanes wait for an operator",
-        meaning: "Under `poison: halt` a message that was tried as often as allowed stops its \
-                  lane. Nothing of that lane is delivered until somebody decides.",
+        title: "lanes are waiting for an operator",
+        meaning: "With `poison: halt`, a message that runs out of attempts stops its lane. Nothing \
+                  in that lane is delivered until someone decides.",
         remedy: &[
-            "See which lanes: `postrider lane list <subscription>`; those in the state `halted` \
-             wait for you.",
-            "Put the cause right and let the message be tried anew: `postrider lane release \
-             <subscription> --key <key>`.",
-            "Or give it up: `postrider lane skip <subscription> --key <key>`; with a dead letter \
-             policy it is kept there, without one it is dropped.",
+            "See which lanes: `postrider lane list <subscription>`; those in state `halted` are \
+             waiting for you.",
+            "Fix the cause and retry the message: `postrider lane release <subscription> --key \
+             <key>`.",
+            "Or give up on it: `postrider lane skip <subscription> --key <key>`; with a dead \
+             letter policy it is kept there, without one it is dropped.",
         ],
         levels: &[warning(Measure::LanesHalted, 0, 1), critical(Measure::LanesHalted, 0, 15)],
     },
@@ -320,32 +319,32 @@ pub static RULES: [Rule; 11] = [
         name: RuleName::ClockJumped,
         title: "the clock jumped forward",
         meaning: "The server's clock is more than an hour ahead of the time that has passed since \
-                  it was last believed: it was set, or the server was off for that long. So that \
-                  nothing is lost to a wrong clock, no message is too old and nothing expires \
-                  until the time is confirmed. Everything else goes on; the store grows.",
+                  it was last trusted: it was set, or the server was off for that long. So that a \
+                  wrong clock deletes nothing, retention and expiry are suspended until the time \
+                  is confirmed. Everything else continues; the store grows.",
         remedy: &[
             "See what the clock shows and what was expected: `postrider clock`.",
-            "The time is right, for instance because the machine was off: `postrider clock \
-             confirm`. What is past its retention or has expired by then goes at once; \
+            "If the time is right, for example because the machine was off: `postrider clock \
+             confirm`. Everything past its retention or expired is then removed at once; \
              `postrider clock` says how many subscriptions and snapshots that is.",
-            "The time is wrong: set the machine's clock (`timedatectl`, NTP). Retention and \
-             expiry then go on by themselves.",
-            "Left alone, a clock that runs steadily for a day is believed.",
+            "If the time is wrong, set the machine's clock (`timedatectl`, NTP). Retention and \
+             expiry then resume automatically.",
+            "If you do nothing, a clock that runs steadily for a day is trusted.",
         ],
         levels: &[warning(Measure::ClockAhead, 0, 1)],
     },
     Rule {
         name: RuleName::LogNotTrimmed,
         title: "the log cannot be emptied",
-        meaning: "Progress cannot be saved, or messages cannot be moved out of the write-ahead \
-                  log, again and again. Deliveries and acks go on, and messages are taken until \
-                  the log has reached `storage.wal_max`; then publishing is refused.",
+        meaning: "Saving progress, or moving messages out of the write-ahead log, keeps failing. \
+                  Deliveries and acks continue, and messages are accepted until the log reaches \
+                  `storage.wal_max`; then publishing is refused.",
         remedy: &[
             "See what is wrong: `degraded` in `GET /status` names it, and so does the server's \
              log.",
-            "Put it right: the disk, who may write to the data folder, how many files the server \
-             may have open (`LimitNOFILE`).",
-            "It is tried again every second, and all goes on by itself.",
+            "Fix it: the disk, permissions on the data folder, or the limit on open files \
+             (`LimitNOFILE`).",
+            "The server retries every second and recovers automatically.",
         ],
         levels: &[critical(Measure::LogStuck, 0, 0)],
     },

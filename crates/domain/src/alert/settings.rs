@@ -103,7 +103,7 @@ fn check_time(field: &str, time: Option<Duration>) -> Result<(), Invalid> {
     match time {
         Some(time) if !(TIME_MIN..=TIME_MAX).contains(&time) => {
             let (time, min, max) = (show_wait(time), show_wait(TIME_MIN), show_wait(TIME_MAX));
-            Err(Invalid::new(field, format!("{time}, a time of {min} to {max} is allowed")))
+            Err(Invalid::new(field, format!("{time}, must be {min} to {max}")))
         }
         _ => Ok(()),
     }
@@ -112,11 +112,11 @@ fn check_time(field: &str, time: Option<Duration>) -> Result<(), Invalid> {
 fn check_above(field: &str, level: &Level, above: Option<u32>) -> Result<(), Invalid> {
     let Some(above) = above else { return Ok(()) };
     let problem = if level.measure.is_time() {
-        "only a time can be given here"
+        "only a time is allowed here"
     } else if level.measure.is_share() && above > SHARE_MAX {
-        "a share of 0 to below 100 percent is allowed"
+        "must be at least 0 and below 100 percent"
     } else if above > COUNT_MAX {
-        "a number of 0 to 1000000 is allowed"
+        "must be a number from 0 to 1000000"
     } else {
         return Ok(());
     };

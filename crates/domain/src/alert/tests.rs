@@ -91,7 +91,7 @@ fn dead_letters_warn_after_five_minutes_and_are_critical_after_fifteen() {
 fn more_than_ten_dead_letters_in_ten_minutes_are_critical_at_once() {
     let mut stage = Stage::default();
     stage.pass(1, |_| {});
-    // Each is dealt with at once, so that only their number tells.
+    // Each is handled at once, so that only their number tells.
     stage.pass(5, |sample| sample.dead_letters_total = 10);
     assert_eq!(stage.told(), [""; 0]);
     stage.pass(1, |sample| sample.dead_letters_total = 11);

@@ -68,7 +68,7 @@ pub struct Transition {
     pub before: Option<State>,
 }
 
-/// What is known of one subscription. Takes a few hundred bytes, and some kilobytes while its
+/// What is known about one subscription. Takes a few hundred bytes, and some kilobytes while its
 /// figures move.
 #[derive(Debug, Default)]
 pub struct Watch {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::offset::{Epoch, Offset, SubscriptionId};
 
-/// Names one lease of one record, for ever.
+/// Names one lease of one record, forever.
 ///
 /// As text it is 48 characters of `A–Z a–z 0–9 - _`, with a check by which a mistyped or cut id
 /// is refused. The check is no protection against forgery.
@@ -16,7 +16,7 @@ pub struct AckId {
     lease: u64,
 }
 
-/// Text that no subscription ever gave out as an ack id.
+/// Text that no subscription ever issued as an ack id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ack id is malformed")]
 pub struct MalformedAckId;

@@ -7,14 +7,14 @@ use crate::offset::Offset;
 use crate::time::Moment;
 
 impl Delivery {
-    /// Whether this subscription never gave out `id`: it is another's, or was not leased yet.
+    /// Whether this subscription never issued `id`: it is another's, or was not leased yet.
     pub(super) fn is_foreign(&self, id: &AckId) -> bool {
         id.subscription() != self.identity.subscription
             || id.epoch() > self.identity.epoch
             || (id.epoch() == self.identity.epoch && id.lease() >= self.next_lease)
     }
 
-    /// Whether a seek came after `id` was given out.
+    /// Whether a seek came after `id` was issued.
     pub(super) fn is_void(&self, id: &AckId) -> bool {
         self.progress.voids(id.epoch(), id.lease())
     }
@@ -74,7 +74,7 @@ impl Delivery {
     }
 
     /// A late ack where records may be in lanes. What was read and is in a lane has come back
-    /// since the id was given out, or will go again; what was not read may be in any lane.
+    /// since the id was issued, or will go again; what was not read may be in any lane.
     fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckStatus {
         let offset = id.offset();
         if self.returned.get(offset).is_some() {

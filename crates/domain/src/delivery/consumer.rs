@@ -4,7 +4,7 @@ use super::Effects;
 
 /// One consumer of a subscription: a stream, a pull for the time of its call, a push sender.
 ///
-/// Never given out twice by one `Delivery`.
+/// Never issued twice by one `Delivery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub u64);
 
@@ -79,7 +79,7 @@ struct Slot {
     generation: u32,
     is_open: bool,
     load: Load,
-    /// It was told to wait until something of so many bytes fits.
+    /// It was told to wait until something of this many bytes fits.
     waits_for: Option<u64>,
 }
 

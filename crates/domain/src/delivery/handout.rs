@@ -83,7 +83,7 @@ struct Handout<'call> {
     passed: usize,
     /// Fresh records are yet to be looked at first.
     prefers_fresh: bool,
-    /// The consumer has no room for a record of so many bytes, which ends the call.
+    /// The consumer has no room for a record of this many bytes, which ends the call.
     no_room_for: Option<u64>,
     out: &'call mut Vec<Lease>,
     effects: &'call mut Effects,

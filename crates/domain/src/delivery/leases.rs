@@ -60,7 +60,7 @@ pub(super) struct Leases {
     wheel: Wheel,
 }
 
-/// Above so many slots, memory is given back when the last lease ends.
+/// Above this many slots, memory is given back when the last lease ends.
 const SLOTS_KEPT: usize = 16_384;
 
 impl Leases {

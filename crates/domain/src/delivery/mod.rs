@@ -97,7 +97,7 @@ pub struct Settings {
     pub ack_deadline: Duration,
     /// Only the id of the current lease settles a record.
     pub exactly_once: bool,
-    /// The attribute that names a record's lane in place of its ordering key.
+    /// The attribute that names a record's lane instead of its ordering key.
     pub lane_by: Option<Arc<str>>,
     /// Records that do not match are settled unseen.
     pub filter: Option<Arc<Filter>>,
@@ -181,7 +181,7 @@ pub struct Effects {
     /// Records that were tried as often as they may be. Their owner forwards or drops them and
     /// says so with `settle_exhausted`, or gives them back with `spare`.
     pub exhausted: Vec<Exhausted>,
-    /// Deliveries that failed, in the order in which they did: for whoever counts and tells.
+    /// Deliveries that failed, in the order in which they did: for counting and reporting.
     pub failed: Vec<Failed>,
     /// Consumers that may ask again: there is room for them, or something for them alone.
     pub freed: Vec<ConsumerId>,
@@ -199,10 +199,10 @@ pub enum AckStatus {
     Provisional,
     /// The record was settled before; with exactly-once by this very id.
     AlreadySettled,
-    /// The id counts no more: exactly-once accepts no late id, and neither does a lane that came
+    /// The id no longer counts: exactly-once accepts no late id, and neither does a lane that came
     /// back or a subscription that was sent elsewhere (seek) since. Nothing happened.
     Stale,
-    /// The subscription never gave out this id. Nothing happened.
+    /// The subscription never issued this id. Nothing happened.
     Foreign,
     /// No record is visible at its offset. Nothing happened.
     Beyond,
@@ -217,7 +217,7 @@ pub enum ExtendStatus {
     Returned,
     /// The lease was over before. Nothing happened.
     Stale,
-    /// The subscription never gave out this id. Nothing happened.
+    /// The subscription never issued this id. Nothing happened.
     Foreign,
 }
 
@@ -227,7 +227,7 @@ pub struct Delivery {
     identity: Identity,
     settings: Settings,
     progress: Progress,
-    /// Where reading the log goes on. What lies below is settled, leased, returned, in a lane or
+    /// Where reading the log continues. What lies below is settled, leased, returned, in a lane or
     /// damaged.
     fresh: Offset,
     returned: Returned,
@@ -444,14 +444,14 @@ impl Delivery {
         effects.returned += 1;
     }
 
-    /// Goes on from `progress` instead: all leases end, and every ack id given out so far is
+    /// Goes on from `progress` instead: all leases end, and every ack id issued so far is
     /// void, also after a restart. `progress` is then what must be journaled.
     pub fn seek(&mut self, mut progress: Progress) {
         progress.void_ids_before(self.identity.epoch, self.next_lease);
         self.progress = progress;
         for offset in self.leases.offsets(|_| true) {
             if let Some(held) = self.leases.remove(offset) {
-                // Everybody is woken after a seek, whether freed by it or not.
+                // Everyone is woken after a seek, whether freed by it or not.
                 let mut freed = Effects::default();
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), &mut freed);
             }
@@ -498,7 +498,7 @@ impl Delivery {
         }
     }
 
-    /// What is settled. Contains every effect given out so far.
+    /// What is settled. Contains every effect issued so far.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -526,7 +526,7 @@ impl Delivery {
     }
 
     /// How many records could be leased now, if the log ends at `end`. Counts fresh offsets that
-    /// will turn out to be gaps or settled, and lanes that are somebody's, so it may be less.
+    /// will turn out to be gaps or settled, and lanes that are someone's, so it may be less.
     pub fn available(&self, end: Offset) -> u64 {
         let fresh = self.progress.next_unacked(self.fresh);
         let waiting = self.returned.ready() + self.lanes.pending();

@@ -56,7 +56,7 @@ impl Delivery {
     }
 
     /// `offset` is acked in its lane: settles it, and those behind it that waited only for it, as
-    /// soon as all before them are settled. The lane goes on with what it has left.
+    /// soon as all before them are settled. The lane continues with what it has left.
     pub(super) fn finish_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) {
         let is_settled = self.progress.is_acked(offset);
         self.lanes.finish(lane, offset, is_settled);

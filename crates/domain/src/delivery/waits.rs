@@ -99,7 +99,7 @@ impl Delivery {
         self.halted_unread = halted.map(|(offset, _)| offset).collect();
     }
 
-    /// `offset` came back before anybody read which lane it is of.
+    /// `offset` came back before anyone read which lane it is of.
     pub(super) fn note_halted_unread(&mut self, offset: Offset) {
         let count = self.progress.attempt(offset).map_or(0, |attempt| attempt.count);
         if offset >= self.fresh && self.halts_after().is_some_and(|max| count >= max) {
@@ -121,7 +121,7 @@ impl Delivery {
         }
     }
 
-    /// `offset` does not halt its lane any more, whether it was read or not.
+    /// `offset` does not halt its lane anymore, whether it was read or not.
     pub(super) fn forget_halted_unread(&mut self, offset: Offset) {
         if !self.halted_unread.is_empty() {
             self.halted_unread.remove(&offset);

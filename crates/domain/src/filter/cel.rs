@@ -50,7 +50,7 @@ pub(super) fn plain_value(cursor: &mut Cursor<'_>) -> Result<Option<Scalar>, Fau
         "false" => Scalar::Bool(false),
         _ if numeric => match json::read(word) {
             Ok(json::Value::Number(number)) => {
-                let number = number.finite().ok_or_else(|| cursor.fault("too great a number"))?;
+                let number = number.finite().ok_or_else(|| cursor.fault("number too large"))?;
                 Scalar::Number(number)
             }
             _ => return Err(cursor.fault("not a number: write digits, a fraction, an exponent")),

@@ -48,14 +48,14 @@ fn condition(op: &str, value: &str) -> Result<Condition, Fault> {
                 let values: Vec<Scalar> =
                     list.elements().map(as_scalar).collect::<Result<_, _>>()?;
                 if values.is_empty() {
-                    return Err(in_value("an empty list holds nothing, name at least one value"));
+                    return Err(in_value("the list is empty, give at least one value"));
                 }
                 Ok(Condition::In(values))
             }
             _ => Err(in_value("in takes a list of values")),
         },
         "contains" => scalar(value).map(Condition::Contains),
-        _ => Err(("op", format!("{op:?} is none of ==, !=, >, >=, <, <=, in and contains"))),
+        _ => Err(("op", format!("{op:?} is not one of ==, !=, >, >=, <, <=, in, contains"))),
     }
 }
 
@@ -73,7 +73,7 @@ fn as_scalar(value: json::Value<'_>) -> Result<Scalar, Fault> {
         json::Value::Bool(bool) => Scalar::Bool(bool),
         json::Value::Text(text) => Scalar::Text(text.chars().collect()),
         json::Value::Number(number) => {
-            Scalar::Number(number.finite().ok_or(("value", "too great a number".to_owned()))?)
+            Scalar::Number(number.finite().ok_or(("value", "number too large".to_owned()))?)
         }
         json::Value::List(_) | json::Value::Object(_) => {
             let problem = "expected a string, a number, true, false or null";
@@ -114,12 +114,14 @@ fn segments(text: &str) -> Result<Vec<String>, String> {
         if cursor.take("[") {
             path.push(literal::string(&mut cursor).map_err(|fault| fault.problem)?);
             if !cursor.take("]") {
-                return Err("expected ] behind a name in quotes".to_owned());
+                return Err("expected ] after a quoted name".to_owned());
             }
         } else if cursor.take(".") {
             let name = cursor.rest.split(['.', '[']).next().unwrap_or_default();
             if name.is_empty() || name.contains(|c: char| c.is_control() || "\"'[]".contains(c)) {
-                return Err("between its dots a field has names, others go in [\"…\"]".to_owned());
+                return Err("only plain names may stand between dots, put others in \
+                            [\"…\"]"
+                    .to_owned());
             }
             cursor.take(name);
             path.push(name.to_owned());

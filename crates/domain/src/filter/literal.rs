@@ -71,7 +71,13 @@ fn escaped(cursor: &mut Cursor<'_>, start: &str) -> Result<char, Fault> {
 }
 
 fn character(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
-    char::from_u32(number).ok_or_else(|| cursor.fault_at(start, "no character has this number"))
+    char::from_u32(number).ok_or_else(|| {
+        cursor.fault_at(
+            start,
+            "there is no character with this \
+        number",
+        )
+    })
 }
 
 /// Above ASCII it is not documented whether such a number is a byte or a character. To refuse it
@@ -83,7 +89,7 @@ fn ascii(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
     }
 }
 
-/// Reads exactly so many digits, at most eight.
+/// Reads exactly this many digits, at most eight.
 fn hexadecimal(cursor: &mut Cursor<'_>, digits: usize) -> Result<u32, Fault> {
     let mut number = 0;
     for _ in 0..digits {

@@ -38,7 +38,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, Fault> {
     Err(parser.expected_joint("the end"))
 }
 
-const CAPITALS: &str = "AND, OR and NOT are written in capitals";
+const CAPITALS: &str = "AND, OR and NOT must be uppercase";
 
 /// What stands between operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -178,9 +178,10 @@ impl Parser<'_> {
         }
         self.cursor.take(key);
         match self.cursor.rest.chars().next() {
-            Some(next) if !ends_key(next) => {
-                Err(self.cursor.fault(format!("a key with {next:?} in it goes in double quotes")))
-            }
+            Some(next) if !ends_key(next) => Err(self.cursor.fault(format!(
+                "a key containing {next:?} must be in double \
+                                               quotes"
+            ))),
             _ => Ok(key.to_owned()),
         }
     }
@@ -265,8 +266,7 @@ impl<'text> Cursor<'text> {
 
     /// One more level would be too many at `rest`.
     pub(super) fn too_deep(&self, rest: &str) -> Fault {
-        let problem =
-            format!("more than {FILTER_NESTING_MAX} parentheses and negations inside each other");
+        let problem = format!("more than {FILTER_NESTING_MAX} nested parentheses and negations");
         self.fault_at(rest, problem).too_complex()
     }
 

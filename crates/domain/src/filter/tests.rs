@@ -70,7 +70,8 @@ fn documented_filters_match_what_the_documentation_says() {
             &[&none, &com, &[(TAG, "en"), ("name", "com")]],
         ),
         (
-            r#"attributes:"iana.org/language_tag" AND (attributes.name = "net" OR attributes.name = "org")"#,
+            r#"attributes:"iana.org/language_tag" AND (attributes.name = "net" OR attributes.name \
+                = "org")"#,
             &[&[(TAG, ""), ("name", "net")], &[(TAG, ""), ("name", "org")]],
             &[&org, &tagged, &[(TAG, ""), ("name", "com")]],
         ),
@@ -103,7 +104,8 @@ fn documented_mistakes_are_refused_where_they_are() {
             "filter: at 12: expected a key: a string in double quotes, or letters, digits, - and _",
         ),
         (
-            r#"attributes:"iana.org/language_tag" AND attributes.name = "net" OR attributes.name = "org""#,
+            r#"attributes:"iana.org/language_tag" AND attributes.name = "net" OR attributes.name \
+                = "org""#,
             "filter: at 64: AND and OR together need parentheses around one of them",
         ),
         (
@@ -213,8 +215,8 @@ fn bad_strings_are_refused_where_they_are_bad() {
         (r#"attributes:"\u30g0""#, "at 17: expected 4 hexadecimal digits"),
         (r#"attributes:"\U0001F60""#, "at 22: expected 8 hexadecimal digits"),
         (r#"attributes:"\x4"#, "at 16: expected 2 hexadecimal digits"),
-        (r#"attributes:"\uD83D""#, "at 13: no character has this number"),
-        (r#"attributes:"\U00110000""#, "at 13: no character has this number"),
+        (r#"attributes:"\uD83D""#, "at 13: there is no character with this number"),
+        (r#"attributes:"\U00110000""#, "at 13: there is no character with this number"),
         (r#"attributes:"\x80""#, r"at 13: above \x7f, write the character itself or \uXXXX"),
         (r#"attributes:"\200""#, r"at 13: above \x7f, write the character itself or \uXXXX"),
         (r#"attributes:"\777""#, r"at 13: above \x7f, write the character itself or \uXXXX"),
@@ -228,7 +230,7 @@ fn bad_strings_are_refused_where_they_are_bad() {
 #[test]
 fn refusals_say_what_was_expected_and_where() {
     const OPERAND: &str = "expected attributes, hasPrefix, NOT or (";
-    const CAPITALS: &str = "AND, OR and NOT are written in capitals";
+    const CAPITALS: &str = "AND, OR and NOT must be uppercase";
     let cases = [
         ("", 1, OPERAND),
         ("  ", 3, OPERAND),
@@ -289,7 +291,7 @@ fn a_filter_has_at_most_256_bytes() {
 fn nesting_is_bounded_wherever_it_comes_from() {
     let groups = |depth| format!("{}attributes:a{}", "(".repeat(depth), ")".repeat(depth));
     assert!(matches(&groups(64), &[("a", "")]));
-    let expected = "filter: at 65: more than 64 parentheses and negations inside each other";
+    let expected = "filter: at 65: more than 64 nested parentheses and negations";
     assert_eq!(refusal(&groups(65)), expected);
     assert_eq!(refusal(&"(".repeat(256)), expected);
     assert_eq!(refusal(&"-".repeat(256)), expected);

@@ -91,7 +91,7 @@ pub struct Registry {
 /// A registration that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
-    /// What the index shall know it by.
+    /// Its key in the index.
     pub handle: Handle,
     /// `true` = it was there already, with the same content: nothing is to be put into the index.
     pub renewed: bool,
@@ -105,7 +105,7 @@ pub struct Registered {
     pub ended: Option<Ended>,
 }
 
-/// A subscription that is no more.
+/// A subscription that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// What the index knew it by.
@@ -118,7 +118,7 @@ pub struct Ended {
     pub id: Box<str>,
     /// Whose it was.
     pub gateway: Arc<str>,
-    /// Whether its time was over; otherwise somebody removed it.
+    /// Whether its time was over; otherwise someone removed it.
     pub expired: bool,
 }
 

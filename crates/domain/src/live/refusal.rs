@@ -20,10 +20,13 @@ pub enum Refusal {
     #[error(transparent)]
     FilterTooComplex(Invalid),
     /// The id is taken, with other content.
-    #[error("subscription {0} exists with another tenant, collection or filter; delete it first")]
+    #[error(
+        "subscription {0} already exists with a different tenant, collection or filter; delete \
+             it first"
+    )]
     Exists(String),
     /// The subscription is another gateway's.
-    #[error("subscription {0} is another gateway's")]
+    #[error("subscription {0} belongs to another gateway")]
     NotOwner(String),
     /// There is no such subscription.
     #[error("subscription {0} not found; register it")]
@@ -32,13 +35,13 @@ pub enum Refusal {
     #[error("subscription {0} has expired; register it again")]
     Expired(String),
     /// The gateway has as many as it may.
-    #[error("gateway {0} has {1} subscriptions, as many as one may have")]
+    #[error("gateway {0} has {1} subscriptions, which is the limit")]
     GatewayQuota(String, usize),
     /// The tenant has as many as it may.
-    #[error("tenant {0} has {1} subscriptions, as many as one may have")]
+    #[error("tenant {0} has {1} subscriptions, which is the limit")]
     TenantQuota(String, usize),
     /// There are as many as there may be.
-    #[error("there are {0} live subscriptions, as many as there may be")]
+    #[error("there are {0} live subscriptions, which is the limit")]
     GlobalQuota(usize),
 }
 

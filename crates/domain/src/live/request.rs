@@ -22,7 +22,7 @@ pub struct Request {
     pub collection: String,
     /// `filters`: all must hold; none = everything.
     pub filters: Vec<Clause>,
-    /// `filter`, in the CEL spelling, in place of `filters`.
+    /// `filter`, in the CEL spelling, instead of `filters`.
     pub filter: Option<String>,
     /// `ttl` in seconds; `None` = the default.
     pub ttl_s: Option<i64>,
@@ -130,7 +130,7 @@ pub fn collection_path(text: &str) -> Result<(), Invalid> {
         return refuse(format!("{segments} names, at most {COLLECTION_SEGMENTS_MAX} are allowed"));
     }
     if text.split('/').any(str::is_empty) {
-        return refuse("must be names joined by /, none of them empty".to_owned());
+        return refuse("must be non-empty names joined by /".to_owned());
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ fn filter(text: Option<String>, clauses: &[Clause]) -> Result<Option<Filter>, Re
     match text {
         None => Filter::from_clauses("filters", clauses).map_err(Refusal::of_list),
         Some(_) if !clauses.is_empty() => {
-            let problem = "filters and filter are two ways to say it, give one of them";
+            let problem = "give either filters or filter, not both";
             Err(Refusal::Invalid(Invalid::new("filter", problem)))
         }
         Some(text) if text.is_empty() => Ok(None),

@@ -20,7 +20,7 @@ pub struct View {
     pub scope: Arc<Scope>,
     /// Where the index has put it: `Index::filter` has its filter.
     pub group: u32,
-    /// Whether the filter was given as a list, and shall be shown so.
+    /// Whether the filter was given as a list, and is shown as one.
     pub listed: bool,
     /// Whether a value or a bound leads to the filter.
     pub indexed: bool,

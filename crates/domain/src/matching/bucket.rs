@@ -56,7 +56,7 @@ pub(super) enum Spot {
     Exact,
     /// At this place among those that have to be run.
     Checked(u32),
-    /// Among bounds; `true` = each of its subscriptions by itself, because none has to be run.
+    /// Among bounds; `true` = each of its subscriptions on its own, because none has to be run.
     Bound(bool),
 }
 

@@ -236,7 +236,7 @@ impl Index {
         true
     }
 
-    /// Where the subscriptions of a group stand by themselves, if they do.
+    /// Where the subscriptions of a group stand on their own, if they do.
     fn own_bound(&self, group: u32) -> Option<(u32, Kind, Bound)> {
         let filing = self.groups.get(group)?.filings.as_slice().first()?;
         if filing.spot != Spot::Bound(true) {

@@ -3,7 +3,7 @@
 //!
 //! Every filter that needs one of certain values gives a key for each of them. If some filter
 //! needs none, everything may be wanted. A message may be wanted if it has one of the keys. A key
-//! may be there that no filter has any more, or that only looks like one (Bloom), but never is one
+//! may be there that no filter has anymore, or that only looks like one (Bloom), but never is one
 //! missing.
 //!
 //! A key is 64 bits: FNV-1a over these bytes, then mixed as `mixed` does.
@@ -24,7 +24,7 @@ use crate::filter::{Expression, Field, Scalar, ScalarRef};
 use crate::json::{self, Value};
 use crate::message::{self, Malformed};
 
-/// Up to so many keys are given as they are.
+/// Up to this many keys are given as they are.
 pub const EXACT_KEYS_MAX: usize = 1_000;
 /// Bits of a Bloom filter for each key: about one message in a hundred passes by mistake, for each
 /// key that it has.

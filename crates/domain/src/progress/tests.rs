@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::message::Malformed;
 
-/// The most obvious progress: every settled offset by itself.
+/// The most obvious progress: every settled offset on its own.
 #[derive(Default)]
 struct Naive {
     acked: BTreeSet<u64>,

@@ -27,9 +27,7 @@ impl Accounts {
         }
         let shown = crate::text::shortened(account, 100);
         let who = if patterns.is_empty() { "no account is listed" } else { "it is not listed" };
-        Err(format!(
-            "{shown:?} may not be named: {who} in push.oidc_accounts of the server's settings"
-        ))
+        Err(format!("{shown:?} is not allowed: {who} in the server's push.oidc_accounts"))
     }
 }
 
@@ -39,12 +37,12 @@ pub struct Pattern(String);
 
 impl Pattern {
     /// Reads a pattern such as `pusher@shop.iam.gserviceaccount.com` or `*@shop.example.com`; `*`
-    /// alone is everybody.
+    /// alone is everyone.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let is_bad = |c: char| c.is_whitespace() || c.is_control();
         if text.is_empty() || text.len() > PATTERN_BYTES_MAX || text.contains(is_bad) {
             let problem = format!(
-                "{:?} is no account and no pattern such as \"*@shop.example.com\"",
+                "{:?} is not an account or a pattern such as \"*@shop.example.com\"",
                 crate::text::shortened(text, 100)
             );
             return Err(Invalid::new("push.oidc_accounts", problem));

@@ -21,7 +21,7 @@ pub enum Form {
     Seconds,
     /// A time, which the document has as `"600s"`.
     Time,
-    /// A time within an object of its own, `{"ttl": "86400s"}`; without it, never.
+    /// A time within its own object, `{"ttl": "86400s"}`; without it, never.
     TimeOrNever,
     /// Times one after the other, `["5s", "5m"]`, or an object.
     Times,

@@ -61,7 +61,7 @@ pub fn text(field: &str, value: &Value) -> Result<Option<String>, Invalid> {
 
 /// Text by key.
 pub fn pairs(field: &str, value: &Value) -> Result<Option<BTreeMap<String, String>>, Invalid> {
-    let wrong = || Invalid::new(field, "expected an object whose values are text");
+    let wrong = || Invalid::new(field, "expected an object with string values");
     match value {
         Value::Null => Ok(None),
         Value::Object(pairs) => {

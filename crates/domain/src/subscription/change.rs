@@ -17,7 +17,7 @@ use crate::push::Secret;
 use crate::setting::{self, Document, Set};
 use crate::topic::{bad_path, is_path_of};
 
-/// A setting that is given by itself.
+/// A setting that is given on its own.
 #[derive(Clone)]
 pub struct Edit {
     setting: &'static Entry,
@@ -195,7 +195,7 @@ impl Change {
         }
     }
 
-    /// Whether the setting at `path` is given by itself.
+    /// Whether the setting at `path` is given on its own.
     fn edits_alone(&self, path: &str) -> bool {
         self.edits.iter().any(|edit| edit.setting.path == path)
     }
@@ -217,7 +217,7 @@ impl Change {
         Ok(updated)
     }
 
-    /// With the settings that depend on no other, given by themselves or by a label. What the
+    /// With the settings that depend on no other, given on their own or by a label. What the
     /// object says goes before what a label says; that they agree is checked later.
     fn edited(&self, current: &Subscription) -> Result<Subscription, Invalid> {
         let mut updated = current.clone();
@@ -323,7 +323,7 @@ pub fn check_value(setting: &Entry, field: &str, value: &Value) -> Result<(), In
 }
 
 /// `value` as it would be shown, so that two spellings of it compare; `None` = it cannot be read,
-/// or not by itself.
+/// or not on its own.
 pub fn normal(setting: &Entry, value: &Value) -> Option<Value> {
     let mut scratch = scratch().ok()?;
     let Set::Alone(set) = setting.set else { return None };

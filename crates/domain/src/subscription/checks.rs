@@ -47,7 +47,7 @@ pub(super) fn poison(one: &Subscription) -> Result<(), Invalid> {
             "halt needs lanes: set enable_message_ordering, postrider.laneBy or postrider.fifo"
         }
         (Poison::Halt, _, None) => {
-            "halt needs an end of attempts: set dead_letter_policy or postrider.maxAttempts"
+            "halt needs a limit on attempts: set dead_letter_policy or postrider.maxAttempts"
         }
         _ => return Ok(()),
     };
@@ -60,7 +60,7 @@ pub(super) fn backoff(subscription: &Subscription) -> Result<(), Invalid> {
     let Some(backoff) = &subscription.backoff else { return Ok(()) };
     backoff.validate(FIELD)?;
     if subscription.retry_policy.is_some() {
-        let problem = "there is a retry_policy too; give one of them and clear the other";
+        let problem = "conflicts with retry_policy; keep one and clear the other";
         return Err(Invalid::new(FIELD, problem));
     }
     let Some(made) = backoff.attempts() else { return Ok(()) };
@@ -74,7 +74,10 @@ pub(super) fn backoff(subscription: &Subscription) -> Result<(), Invalid> {
     ];
     for (name, attempts) in others {
         if let Some(attempts) = attempts.filter(|attempts| *attempts != made) {
-            let problem = format!("its retries make {made} attempts, but {name} is {attempts}");
+            let problem = format!(
+                "its retries add up to {made} attempts, but {name} is \
+                                   {attempts}"
+            );
             return Err(Invalid::new(FIELD, problem));
         }
     }

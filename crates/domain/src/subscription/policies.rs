@@ -20,13 +20,9 @@ const ATTEMPTS: &str = "max_delivery_attempts";
 
 /// The parts of `retry_policy`.
 pub(super) const RETRY_PARTS: &[Part] = &[
-    Part::new(
-        MIN,
-        Form::Time,
-        "The wait after the first failed attempt, doubled with each: 0s to 10m",
-    )
-    .flag(Flag::new("min-backoff"))
-    .title("Backoff from"),
+    Part::new(MIN, Form::Time, "The wait after the first failed attempt, then doubled: 0s to 10m")
+        .flag(Flag::new("min-backoff"))
+        .title("Backoff from"),
     Part::new(MAX, Form::Time, "The longest wait between attempts: 0s to 10m")
         .flag(Flag::new("max-backoff"))
         .title("Backoff up to"),
@@ -34,13 +30,13 @@ pub(super) const RETRY_PARTS: &[Part] = &[
 
 /// The parts of `dead_letter_policy`.
 pub(super) const DEAD_LETTER_PARTS: &[Part] = &[
-    Part::new(TOPIC, Form::Topic, "Where messages go that failed too often")
+    Part::new(TOPIC, Form::Topic, "Where messages go after too many failures")
         .flag(Flag::new("dead-letter-topic").value("TOPIC").none("none"))
         .title("Dead letters to"),
     Part::new(
         ATTEMPTS,
         Form::Number,
-        "After so many failed attempts a message is a dead letter: 5 to 100; without a dead letter \
+        "How many failed attempts make a message a dead letter: 5 to 100; without a dead letter \
          topic it is dropped (Postrider, 1 to 100)",
     )
     .flag(Flag::new("max-attempts"))
@@ -102,7 +98,7 @@ impl DeadLetterChange {
             Some(topic) => Ok(Some(DeadLetterPolicy::new(topic, attempts, attempts_max))),
             None if self.attempts.flatten().is_some() => Err(Invalid::new(
                 "dead_letter_policy.dead_letter_topic",
-                "max_delivery_attempts needs a dead letter topic, and there is none",
+                "max_delivery_attempts needs a dead letter topic",
             )),
             None => Ok(None),
         }

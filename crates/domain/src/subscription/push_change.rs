@@ -64,7 +64,7 @@ impl PushChange {
 
 /// Why parts of a push config are refused without its endpoint.
 pub(super) fn no_endpoint() -> Invalid {
-    let problem = "the other fields of push_config need an endpoint, and there is none";
+    let problem = "the other fields of push_config need an endpoint";
     Invalid::new("push_config.push_endpoint", problem)
 }
 
@@ -101,7 +101,7 @@ impl PushRetry {
         if !is_other_given {
             return Ok(());
         }
-        let problem = "there is a retry_policy too; give one of them";
+        let problem = "conflicts with retry_policy; give only one";
         Err(Invalid::new("push_config.retry_policy", problem))
     }
 }

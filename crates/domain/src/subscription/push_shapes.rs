@@ -17,7 +17,7 @@ use crate::setting::{Flag, Form, Part, snake};
 pub(super) const FORM_PARTS: &[Part] = &[Part::new(
     "write_metadata",
     Form::Switch,
-    "Send ids and attributes as headers beside the data",
+    "Send ids and attributes as headers along with the data",
 )
 .flag(Flag::new("write-metadata").needs("no-wrapper"))];
 
@@ -26,7 +26,7 @@ pub(super) const OIDC_PARTS: &[Part] = &[
     Part::new("service_account_email", Form::Text, "Send a token that names this account")
         .flag(Flag::new("oidc-account").value("EMAIL"))
         .title("Token for"),
-    Part::new("audience", Form::Text, "Whom the token is meant for")
+    Part::new("audience", Form::Text, "The token's audience")
         .flag(Flag::new("oidc-audience").value("AUDIENCE").needs("oidc-account")),
 ];
 
@@ -163,7 +163,7 @@ fn agree<T: PartialEq>(
 
 /// Why two spellings of one setting are refused.
 pub(super) fn disagrees(field: &str) -> Invalid {
-    Invalid::new(field, "does not say the same as another spelling of this setting")
+    Invalid::new(field, "conflicts with another spelling of this setting")
 }
 
 /// The config as it is shown; an empty one means pull.

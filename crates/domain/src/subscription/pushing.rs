@@ -105,7 +105,7 @@ pub(super) fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), In
     for (name, value) in headers {
         let problem = header_problem(name, value).or_else(|| {
             let is_new = seen.insert(name.to_ascii_lowercase());
-            (!is_new).then(|| "given twice, in capitals and small letters".to_owned())
+            (!is_new).then(|| "given twice, in different case".to_owned())
         });
         if let Some(problem) = problem {
             let shown: String = name.chars().take(64).collect();
@@ -131,7 +131,7 @@ fn header_problem(name: &str, value: &str) -> Option<String> {
         return Some(format!("{bytes} bytes, at most {HEADER_VALUE_BYTES_MAX} are allowed"));
     }
     let is_legal = value.is_ascii() && HeaderValue::from_str(value).is_ok();
-    (!is_legal).then(|| "the value holds more than visible ASCII, spaces and tabs".to_owned())
+    (!is_legal).then(|| "the value may only have visible ASCII, spaces and tabs".to_owned())
 }
 
 /// Checks how many messages go in one push.

@@ -42,7 +42,7 @@ pub struct Subscription {
     pub message_retention: Duration,
     /// Free marks for people and programs, and reserved ones that set something.
     pub labels: BTreeMap<String, String>,
-    /// After so long without use it is deleted; `None` = never.
+    /// After this long without use it is deleted; `None` = never.
     pub expiration: Option<Duration>,
     /// Whether messages of one ordering key go in order. Decided at creation.
     pub message_ordering: bool,
@@ -62,7 +62,7 @@ pub struct Subscription {
     pub paused: bool,
     /// What a lane does with an exhausted message.
     pub poison: Poison,
-    /// The attribute whose value names a message's lane, in place of the ordering key.
+    /// The attribute whose value names a message's lane, instead of the ordering key.
     pub lane_by: Option<String>,
     /// How often a message is tried, given in our own way; with a dead letter policy it is the
     /// same number.
@@ -80,7 +80,7 @@ pub struct Subscription {
     pub is_ack_deadline_given: bool,
     /// Where its messages are pushed to; `None` = they are pulled.
     pub push: Option<PushConfig>,
-    /// Waits between attempts given in our own way, in place of a retry policy.
+    /// Waits between attempts given in our own way, instead of a retry policy.
     pub backoff: Option<Backoff>,
     /// Headers sent with each push, beside those that are always sent.
     pub headers: BTreeMap<String, String>,
@@ -88,7 +88,7 @@ pub struct Subscription {
     pub method: Method,
     /// How pushes are signed; `None` = not at all.
     pub signing: Option<Signing>,
-    /// Several messages in one push; `None` = one.
+    /// Send several messages per push; `None` = one.
     pub batch: Option<BatchPush>,
     /// Most pushes a second; `None` = as the endpoint takes them.
     pub rate_max: Option<u32>,
@@ -156,7 +156,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("ack-deadline")),
         default: "10s",
         title: "Ack deadline",
-        help: "How long a consumer has for an ack: 10s to 10m",
+        help: "How long a consumer has to ack: 10s to 10m",
         set: Set::Alone(|one, field, value| {
             let given = deadline::read(field, value)?;
             one.ack_deadline = given.unwrap_or(ACK_DEADLINE_DEFAULT);
@@ -174,7 +174,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("retention")),
         default: "7d",
         title: "Retention",
-        help: "How long messages that are not acked are kept: 10m to 31d",
+        help: "How long unacked messages are kept: 10m to 31d",
         set: Set::Alone(|one, field, value| {
             one.message_retention = google_time(field, value)?.unwrap_or(RETENTION_DEFAULT);
             Ok(())
@@ -190,7 +190,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("retain-acked")),
         default: "false",
         title: "Keeps acked",
-        help: "Keep acked messages too, for a seek back",
+        help: "Also keep acked messages, so you can seek back",
         set: Set::Alone(|one, field, value| {
             one.retain_acked_messages = switch(field, value)?.unwrap_or_default();
             Ok(())
@@ -206,7 +206,7 @@ pub static SETTINGS: &[Entry] = &[
         config: "expiration",
         flag: Some(Flag::new("expires-after")),
         default: "31d",
-        help: "Delete it after so long without use: 1d or longer, or never",
+        help: "Delete it after this long without use: 1d or longer, or never",
         set: Set::Alone(|one, field, value| {
             one.expiration = shapes::read_expiration(field, value)?;
             Ok(())
@@ -222,7 +222,7 @@ pub static SETTINGS: &[Entry] = &[
         is_fixed: true,
         default: "all messages",
         title: "Filter",
-        help: "Only messages that this filter lets through, such as 'attributes.kind = \"order\"'",
+        help: "Deliver only messages that match this filter, such as 'attributes.kind = \"order\"'",
         set: Set::Alone(|one, field, value| shapes::read_filter(one, field, value, false)),
         show: |one| shapes::show_filter(one, false),
         ..Entry::NONE
@@ -234,7 +234,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("exactly-once")),
         default: "false",
         title: "Exactly once",
-        help: "Acks are durable when answered, and never followed by another delivery",
+        help: "Acks are durable when answered, and acked messages never come again",
         set: Set::Alone(|one, field, value| {
             one.exactly_once = switch(field, value)?.unwrap_or_default();
             Ok(())
@@ -250,7 +250,7 @@ pub static SETTINGS: &[Entry] = &[
         is_fixed: true,
         default: "false",
         title: "Ordering keys",
-        help: "Messages with the same ordering key go in order",
+        help: "Deliver messages with the same ordering key in order",
         set: Set::Alone(|one, field, value| {
             one.message_ordering = switch(field, value)?.unwrap_or_default();
             Ok(())
@@ -297,7 +297,7 @@ pub static SETTINGS: &[Entry] = &[
         has_masked_parts: true,
         config: "dead_letter_policy",
         default: "none",
-        help: "Where messages go that failed too often",
+        help: "Where messages go after too many failures",
         set: Set::Joined {
             whole: policies::set_dead_letter,
             part: Some(policies::set_dead_letter_part),
@@ -332,7 +332,7 @@ pub static SETTINGS: &[Entry] = &[
         form: Form::Pairs,
         config: "push_attributes",
         default: "none",
-        help: "Google's free attributes of a push config: kept and shown",
+        help: "Google's push config attributes: stored and shown",
         set: Set::Joined { whole: push_shapes::set_attributes, part: None },
         show: |one| push_shapes::show_part(one, "attributes"),
         ..Entry::NONE
@@ -358,7 +358,7 @@ pub static SETTINGS: &[Entry] = &[
         has_masked_parts: true,
         config: "push_oidc_token",
         default: "none",
-        help: "The token that is sent along",
+        help: "The token sent with each push",
         set: Set::Joined { whole: push_shapes::set_oidc, part: None },
         show: |one| push_shapes::show_part(one, "oidcToken"),
         ..Entry::NONE
@@ -371,7 +371,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("timeout")),
         default: "the ack deadline if given, else 30s",
         title: "Timeout",
-        help: "How long the endpoint has for its answer: 1s to 10m",
+        help: "How long the endpoint has to respond: 1s to 10m",
         set: Set::Joined { whole: push_shapes::set_timeout, part: None },
         show: |one| push_shapes::show_part(one, "timeoutSeconds"),
         ..Entry::NONE
@@ -393,7 +393,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("fifo")),
         default: "false",
         title: "FIFO",
-        help: "All messages go in the order of the topic",
+        help: "Deliver all messages in topic order",
         set: Set::Alone(|one, field, value| {
             one.fifo = switch(field, value)?.unwrap_or_default();
             Ok(())
@@ -407,7 +407,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("lane-by").value("ATTRIBUTE").none("none")),
         default: "the ordering key",
         title: "Lanes by",
-        help: "Messages with the same value of this attribute go in order",
+        help: "Deliver messages with the same value of this attribute in order",
         set: Set::Alone(|one, field, value| {
             one.lane_by = text(field, value)?.filter(|key| !key.is_empty());
             Ok(())
@@ -424,7 +424,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("poison").value("POISON")),
         default: "skip",
         title: "Poison",
-        help: "What a lane does with a message that failed too often: skip it, or halt",
+        help: "What a lane does with a message that failed too often: skip it or halt",
         set: Set::Alone(|one, field, value| {
             let given = text(field, value)?.map(|text| Poison::parse(field, &text)).transpose()?;
             one.poison = given.unwrap_or_default();
@@ -457,7 +457,7 @@ pub static SETTINGS: &[Entry] = &[
         flag: Some(Flag::new("backoff").value("DURATIONS").none("none")),
         default: "`retryPolicy`",
         title: "Backoff",
-        help: "Waits between attempts one by one, such as 5s,5m,30m",
+        help: "The wait after each attempt, such as 5s,5m,30m",
         set: Set::Alone(|one, field, value| {
             one.backoff = shapes::read_backoff(field, value)?;
             Ok(())
@@ -473,8 +473,8 @@ pub static SETTINGS: &[Entry] = &[
         config: "max_attempts",
         default: "no end",
         title: "Max attempts",
-        help: "How often a message is tried: 1 to 100; without a dead letter topic it is then \
-               dropped",
+        help: "How often a message is tried: 1 to 100; then it is dropped if there is no dead \
+               letter topic",
         set: Set::Joined {
             whole: |change, field, value| {
                 let bounds = (ATTEMPTS_MIN, ATTEMPTS_MAX);
@@ -511,7 +511,7 @@ pub static SETTINGS: &[Entry] = &[
         is_fixed: true,
         default: "all messages",
         title: "CEL filter",
-        help: "Only messages that this CEL expression lets through, such as 'data.total > 100'",
+        help: "Deliver only messages that match this CEL expression, such as 'data.total > 100'",
         set: Set::Alone(|one, field, value| shapes::read_filter(one, field, value, true)),
         show: |one| shapes::show_filter(one, true),
         ..Entry::NONE
@@ -551,8 +551,8 @@ pub static SETTINGS: &[Entry] = &[
         path: "postrider.alerts",
         form: Form::Own,
         config: "alerts",
-        default: "as the rules are",
-        help: "How the rules of alerts differ for it, or `\"off\"`",
+        default: "the rules as they are",
+        help: "Changes to the alert rules for it, or `\"off\"`",
         set: Set::Alone(|one, field, value| {
             one.alerts = alert::json::read(field, value)?;
             Ok(())
@@ -609,7 +609,7 @@ pub static SETTINGS: &[Entry] = &[
         is_secret: true,
         default: "off",
         title: "Signed",
-        help: "Sign pushes, with a secret that is made and shown once",
+        help: "Sign pushes with a generated secret, shown once",
         set: Set::Joined {
             whole: |change, field, value| {
                 change.signing = Some(shapes::read_signing(field, value)?);
@@ -629,9 +629,9 @@ pub static SETTINGS: &[Entry] = &[
         form: Form::Object,
         parts: shapes::BATCH_PARTS,
         config: "batch",
-        default: "one message in each push",
+        default: "one message per push",
         title: "Batch",
-        help: "Several messages in one push",
+        help: "Send several messages per push",
         set: Set::Alone(|one, field, value| {
             one.batch = shapes::read_batch(field, value)?;
             Ok(())
@@ -648,7 +648,7 @@ pub static SETTINGS: &[Entry] = &[
         default: "as many as the endpoint takes",
         title: "Rate limit",
         unit: " a second",
-        help: "Pushes a second, at most",
+        help: "The most pushes per second",
         set: Set::Alone(|one, field, value| {
             let bounds = (1, PUSH_RATE_MAX);
             one.rate_max = number_between(field, value, bounds, " requests a second")?;

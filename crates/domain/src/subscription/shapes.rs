@@ -24,9 +24,9 @@ pub(super) const SIGNING_PARTS: &[Part] =
 
 /// The parts of `postrider.batch`.
 pub(super) const BATCH_PARTS: &[Part] = &[
-    Part::new("messages", Form::Number, "Up to so many messages in one push")
+    Part::new("messages", Form::Number, "The most messages in one push")
         .flag(Flag::new("batch").value("MESSAGES").none("0")),
-    Part::new("bytes", Form::Number, "Up to so many bytes of them: 1 KiB to 10 MiB"),
+    Part::new("bytes", Form::Number, "The most bytes in one push: 1 KiB to 10 MiB"),
     Part::new("linger", Form::Text, "How long a push waits for more: up to 10s"),
 ];
 
@@ -53,7 +53,7 @@ pub(super) fn read_filter(
 ) -> Result<(), Invalid> {
     let Some(text) = text(field, value)?.filter(|text| !text.is_empty()) else { return Ok(()) };
     if one.filter.is_some() {
-        let problem = "given together with filter, which says the same; give one";
+        let problem = "given together with filter, give only one";
         return Err(Invalid::new(field, problem));
     }
     one.filter = Some(match is_cel {

@@ -14,8 +14,8 @@ pub fn warnings(
     let mut warnings = Vec::new();
     if becomes(|one| one.fifo) {
         warnings.push(
-            "FIFO is on: one consumer at a time gets messages, and a message that fails holds \
-             back all behind it; expect less throughput and more latency"
+            "FIFO is on: only one consumer at a time gets messages, and a failing message holds up \
+             all behind it; expect lower throughput and higher latency"
                 .to_owned(),
         );
     }
@@ -24,27 +24,27 @@ pub fn warnings(
         && loosens(before, after)
     {
         warnings.push(format!(
-            "the order of delivery changed while messages are outstanding ({outstanding}): it is \
-             not kept between them and those that follow"
+            "the ordering changed while messages are outstanding ({outstanding}): order is not \
+             kept between those and later ones"
         ));
     }
     if becomes(dead_letters_to_itself) {
         warnings.push(format!(
             "the dead letter topic is the subscription's own topic {}: a message that fails comes \
-             back and fails again without end",
+             back and fails again forever",
             after.topic
         ));
     }
     if becomes(drops_messages) {
         warnings.push(
-            "a message whose attempts are exhausted is dropped: there is no dead letter policy"
+            "a message that runs out of attempts is dropped: there is no dead letter policy"
                 .to_owned(),
         );
     }
     if becomes(hurries_to_dead_letters) {
         warnings.push(
-            "a push that fails may be a dead letter within seconds: without a retry policy the \
-             first wait is 100 ms and each further one twice as long, up to 60 s, unless \
+            "a failing push may become a dead letter within seconds: without a retry policy the \
+             first wait is 100 ms and each one after is twice as long, up to 60 s, unless \
              push.retry_default says otherwise; set a retry policy or postrider.backoff"
                 .to_owned(),
         );
@@ -95,7 +95,7 @@ mod tests {
     fn fifo_is_warned_about_when_it_is_turned_on() {
         let fifo = Subscription { fifo: true, ..subscription() };
         for before in [None, Some(&subscription())] {
-            assert!(one(before, &fifo, 3).contains("less throughput"));
+            assert!(one(before, &fifo, 3).contains("lower throughput"));
         }
         assert!(warnings(Some(&fifo), &fifo, 3).is_empty());
     }

@@ -71,7 +71,7 @@ impl KnownHost {
             _ => Err(Invalid::new(
                 field,
                 format!(
-                    "{text:?} is no host; give names or addresses without scheme and port, such \
+                    "{text:?} is not a host; give names or addresses without scheme or port, such \
                      as \"mq.example.com\", \"*.example.com\" or \"10.1.2.3\""
                 ),
             )),

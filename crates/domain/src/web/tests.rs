@@ -79,7 +79,7 @@ fn a_server_that_others_reach_lets_programs_call_it_what_they_like_until_it_is_t
         open.check(&head)
     };
     assert_eq!(page("10.0.0.7:8085", "http://10.0.0.7:8085"), Ok(Caller::Own));
-    // A name that somebody made point to us looks like this.
+    // A name that someone made point to us looks like this.
     let refused = page("evil.example:8085", "http://evil.example:8085");
     assert!(matches!(refused, Err(Refused::Origin(_))), "{refused:?}");
     let refused = page("10.0.0.7:8085", "http://10.0.0.8:8085");

@@ -74,8 +74,8 @@ pub(crate) struct GivenIds {
 }
 
 impl GivenIds {
-    /// Sorts out what is malformed or of another subscription. On an exactly-once subscription
-    /// that is an outcome of its own, and the other ids of the request count all the same.
+    /// Sorts out what is malformed or of another subscription. On an exactly-once subscription that
+    /// is a separate outcome, and the other ids in the request still count.
     pub(crate) fn sorted(subscription: &Subscription, texts: &[String]) -> Self {
         let mut given = Self { ids: Vec::with_capacity(texts.len()), void: Vec::new() };
         for text in texts {
@@ -112,8 +112,13 @@ impl GivenIds {
 pub(crate) fn ack_ids(field: &str, texts: &[String]) -> Result<Vec<AckId>, Invalid> {
     check_ack_bytes(field, texts)?;
     let parsed = texts.iter().enumerate().map(|(at, text)| {
-        AckId::parse(text)
-            .map_err(|_| Invalid::new(format!("{field}[{at}]"), "not an ack id that we gave out"))
+        AckId::parse(text).map_err(|_| {
+            Invalid::new(
+                format!("{field}[{at}]"),
+                "not an ack id issued by this \
+                server",
+            )
+        })
     });
     parsed.collect()
 }

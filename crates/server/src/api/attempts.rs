@@ -23,7 +23,7 @@ pub(crate) struct ListAttempts {
     pub(crate) message_id: String,
     /// Most in one answer; 0 leaves it to us.
     pub(crate) page_size: i32,
-    /// Where to go on; empty = at the newest.
+    /// Where to continue; empty = at the newest.
     pub(crate) page_token: String,
 }
 
@@ -71,7 +71,7 @@ fn token(before: u64) -> String {
 fn number(token: &str) -> Result<u64, Invalid> {
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| String::from_utf8(text).ok());
     let number = decoded.and_then(|text| text.strip_prefix("before ")?.parse().ok());
-    number.ok_or_else(|| Invalid::new("page_token", "not a token that a list gave out"))
+    number.ok_or_else(|| Invalid::new("page_token", "not a page token from this server"))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Backups {
 
     fn turn(&self) -> Result<OwnedMutexGuard<()>> {
         Arc::clone(&self.one_at_a_time).try_lock_owned().map_err(|_| {
-            let problem = "another backup is being made; try again when it is done";
+            let problem = "another backup is in progress; try again when it is done";
             Refusal::new(Code::Aborted, problem)
         })
     }
@@ -63,7 +63,7 @@ impl Api {
         let turn = backups.turn()?;
         let folder = backups.folder.join(name);
         if folder.exists() {
-            let problem = format!("backup {name} exists already; choose another name");
+            let problem = format!("backup {name} already exists; choose another name");
             return Err(Refusal::new(Code::AlreadyExists, problem));
         }
         let copied = self.copy(backups, name, folder.clone(), turn).await?;
@@ -104,8 +104,7 @@ impl Api {
 
     fn the_backups(&self) -> Result<&Backups> {
         self.backups.as_deref().ok_or_else(|| {
-            let problem = "this server keeps nothing on disk that could be copied; \
-                           engine = \"disk\" does";
+            let problem = "this server has nothing on disk to copy; use engine = \"disk\"";
             Refusal::new(Code::FailedPrecondition, problem)
         })
     }
@@ -158,7 +157,7 @@ fn checked(name: &str) -> Result<&str, Invalid> {
         return Err(Invalid::new("name", problem));
     }
     if name.ends_with(".unfinished") {
-        return Err(Invalid::new("name", "\".unfinished\" is how half a backup is called"));
+        return Err(Invalid::new("name", "\".unfinished\" is reserved for incomplete backups"));
     }
     Ok(name)
 }

@@ -1,4 +1,4 @@
-//! Any text as what a list gave out to go on with.
+//! Any text as a page token of a list.
 
 use super::paging;
 

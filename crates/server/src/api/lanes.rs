@@ -18,7 +18,7 @@ pub(crate) struct ListLanes {
     pub(crate) is_blocked_only: bool,
     /// Most in one answer; 0 leaves it to us.
     pub(crate) page_size: i32,
-    /// Where to go on; empty = at the beginning.
+    /// Where to continue; empty = at the beginning.
     pub(crate) page_token: String,
 }
 
@@ -92,7 +92,7 @@ impl ListPosition {
         if token.is_empty() {
             return Ok(None);
         }
-        let wrong = || Invalid::new("page_token", "not a token that a list gave out");
+        let wrong = || Invalid::new("page_token", "not a page token from this server");
         Self::decode(token).map(Some).ok_or_else(wrong)
     }
 

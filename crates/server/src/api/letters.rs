@@ -48,11 +48,11 @@ pub(crate) struct ListLetters {
     /// A dead letter topic, or a subscription whose letters are asked for.
     pub(crate) resource: String,
     pub(crate) criteria: CriteriaText,
-    /// What became of them; empty = those that nobody has dealt with.
+    /// Their state; empty = those nobody has handled.
     pub(crate) state: String,
     /// Most in one answer; 0 leaves it to us.
     pub(crate) page_size: i32,
-    /// Where to go on; empty = at the oldest.
+    /// Where to continue; empty = at the oldest.
     pub(crate) page_token: String,
 }
 
@@ -73,20 +73,20 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// Nothing is done with all letters unless somebody says so.
+    /// Nothing is done to all letters unless the caller says so.
     fn read(&self) -> Result<Selection, Invalid> {
         let by_id = !self.message_ids.is_empty();
         let by_criteria = !self.criteria.is_empty();
         match [by_id, by_criteria, self.all].into_iter().filter(|is_given| *is_given).count() {
             1 => {}
             0 => {
-                let problem = "say which letters: give message_ids, any of filter, class, since \
-                               and until, or all";
+                let problem = "which letters? Give message_ids, any of filter, class, since and \
+                               until, or all";
                 return Err(Invalid::new("message_ids", problem));
             }
             _ => {
-                let problem = "give message_ids, or any of filter, class, since and until, or \
-                               all; not several of them";
+                let problem = "give only one of message_ids, any of filter, class, since and \
+                               until, or all";
                 return Err(Invalid::new("message_ids", problem));
             }
         }
@@ -144,7 +144,7 @@ impl Api {
         let to = match request.to.as_str() {
             "" => Destination::default(),
             word => Destination::parse(word).ok_or_else(|| {
-                Invalid::new("to", format!("{word:?} is neither subscription nor topic"))
+                Invalid::new("to", format!("{word:?} is not subscription or topic"))
             })?,
         };
         let per_second = u32::try_from(request.per_second).ok();
@@ -187,7 +187,7 @@ impl Api {
     }
 }
 
-/// Which letters by what became of them.
+/// Which letters, by state.
 fn wanted(state: &str, default: LettersWanted) -> Result<LettersWanted, Invalid> {
     match state {
         "" => Ok(default),
@@ -195,7 +195,7 @@ fn wanted(state: &str, default: LettersWanted) -> Result<LettersWanted, Invalid>
         "replayed" => Ok(LettersWanted::Replayed),
         "all" => Ok(LettersWanted::All),
         other => {
-            let problem = format!("{other:?} is none of waiting, replayed and all");
+            let problem = format!("{other:?} is not waiting, replayed or all");
             Err(Invalid::new("state", problem))
         }
     }

@@ -37,11 +37,11 @@ impl Api {
         }
         let how = match &self.live().options().topics {
             None => format!("give a topic the label {LIVE_LABEL}=true"),
-            Some(_) => "make a topic that live.topics in the settings names".to_owned(),
+            Some(_) => "create a topic that is listed in the live.topics setting".to_owned(),
         };
         Some(format!(
-            "no topic's messages are matched, so that nothing will come: {how}, and publish with \
-             the attributes tenant (the topic's project unless given) and collection"
+            "no topic is matched, so nothing will arrive: {how}, and publish with the attributes \
+             tenant (default: the topic's project) and collection"
         ))
     }
 

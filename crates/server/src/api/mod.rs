@@ -42,7 +42,7 @@ pub(crate) struct Api {
     /// How long a Pull waits for a message.
     pull_wait: Duration,
     about: Option<Arc<About>>,
-    /// StreamingPull calls that are open.
+    /// Open StreamingPull calls.
     open_streams: Arc<AtomicU64>,
     backups: Option<Arc<Backups>>,
 }

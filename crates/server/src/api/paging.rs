@@ -30,7 +30,7 @@ pub(super) fn after(
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|name| String::from_utf8(name).ok());
     match decoded {
         Some(name) if is_name(&name) => Ok(Some(name)),
-        _ => Err(Invalid::new("page_token", "not a token that a list gave out")),
+        _ => Err(Invalid::new("page_token", "not a page token from this server")),
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn offset_of(token: &str) -> Result<Option<Offset>, Invalid> {
     let offset = decoded.and_then(|text| text.strip_prefix("at ")?.parse().ok()).map(Offset);
     match offset {
         Some(offset) => Ok(Some(offset)),
-        None => Err(Invalid::new("page_token", "not a token that a list gave out")),
+        None => Err(Invalid::new("page_token", "not a page token from this server")),
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn number_of(token: &str) -> Result<Option<u64>, Invalid> {
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|text| String::from_utf8(text).ok());
     match decoded.and_then(|text| text.strip_prefix("after ")?.parse().ok()) {
         Some(number) => Ok(Some(number)),
-        None => Err(Invalid::new("page_token", "not a token that a list gave out")),
+        None => Err(Invalid::new("page_token", "not a page token from this server")),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct PeekMessages {
 /// What was seen.
 pub(crate) struct PeekedPage {
     pub(crate) messages: Vec<Peeked>,
-    /// Empty = there is no more. Whoever waits is always told where to go on.
+    /// Empty = there is no more. A call that waits always gets one.
     pub(crate) next_page_token: String,
     /// What keeps the subscription from delivering; `None` of a topic.
     pub(crate) obstacles: Option<Obstacles>,
@@ -66,7 +66,7 @@ fn query(request: &PeekMessages) -> Result<Peek, Invalid> {
     })
 }
 
-/// A token goes on where an answer ended, whatever else is said.
+/// A token continues where an answer ended, whatever else the request says.
 fn from(request: &PeekMessages) -> Result<PeekFrom, Invalid> {
     if let Some(offset) = paging::offset_of(&request.page_token)? {
         return Ok(PeekFrom::Offset(offset));
@@ -76,7 +76,7 @@ fn from(request: &PeekMessages) -> Result<PeekFrom, Invalid> {
         ("latest", "") => Ok(PeekFrom::Latest),
         ("", time) => Ok(PeekFrom::Time(convert::time("time", time)?)),
         (from, "") => from.parse().map(|offset| PeekFrom::Offset(Offset(offset))).map_err(|_| {
-            Invalid::new("from", format!("{from:?} is no offset, nor earliest or latest"))
+            Invalid::new("from", format!("{from:?} is not an offset, earliest or latest"))
         }),
         _ => Err(Invalid::new("from", "give from or time, not both")),
     }

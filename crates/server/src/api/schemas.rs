@@ -108,7 +108,7 @@ impl Api {
                 let name = RevisionName::parse("name", &request.name)?;
                 let id = RevisionId::parse("revision_id", given)?;
                 if name.revision.is_some_and(|named| named != id) {
-                    let problem = "names another revision than name does; leave one out";
+                    let problem = "names a different revision than name; leave one out";
                     return Err(Invalid::new("revision_id", problem).into());
                 }
                 (name.schema, id)

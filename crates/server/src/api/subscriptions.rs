@@ -44,7 +44,7 @@ impl Api {
             return None;
         }
         let refusal = self.broker.endpoint_refusal(after).await?;
-        Some(format!("nothing is pushed to this endpoint: {refusal}"))
+        Some(format!("this endpoint will get no pushes: {refusal}"))
     }
 
     /// The subscription of that name, as a request's `subscription` field gives it.

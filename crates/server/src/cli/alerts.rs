@@ -14,8 +14,8 @@ Examples:
   postrider alerts --subscription billing --project demo
   postrider alerts --exit-code > /dev/null || echo 'something is wrong'
 
-Shows what is wrong now and since when. What to do about each: docs/operating/alerts.md.
-With --exit-code it ends with 1 if one of those it shows is firing, as scripts and probes want it.";
+Shows what is wrong and since when. What to do about each: docs/operating/alerts.md.
+With --exit-code it exits with 1 if any alert shown is firing, for scripts and probes.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     /// Only alerts of this subscription
     #[arg(long)]
     subscription: Option<String>,
-    /// End with exit code 1 if any of them is firing
+    /// Exit with code 1 if any of them is firing
     #[arg(long)]
     exit_code: bool,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.exit_code { verdict(&alerts) } else { Ok(()) }
 }
 
-/// Whether somebody must look at one of them now.
+/// Whether someone must look at one of them now.
 fn verdict(alerts: &[Value]) -> Result<(), Failure> {
     match alerts.iter().filter(|alert| alert["state"] == "firing").count() {
         0 => Ok(()),

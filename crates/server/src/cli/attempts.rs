@@ -1,4 +1,4 @@
-//! `postrider attempts`: what became of the attempts to push messages.
+//! `postrider attempts`: push attempts and their results.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ Examples:
   postrider attempts projects/my-project/subscriptions/billing --class timeout
   postrider attempts billing --message 17 --json
 
-The newest attempts come first. Kept are the last 1,000 of a subscription and, before them, the
-latest failure of each message that is not acked yet.";
+Newest first. The server keeps a subscription's last 1,000 attempts and, before those, the latest
+failure of each unacked message.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     /// Only attempts of the message with this id
     #[arg(long, value_name = "ID")]
     message: Option<u64>,
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,

@@ -22,11 +22,11 @@ Examples:
   postrider backup prune --older-than 30d --keep 3 --dry-run
   postrider backup delete before-the-migration
 
-The server copies its store, while it goes on, to a new folder of that name below its setting
-storage.backup_dir. All paths are those of the machine the server runs on, not of yours. To
-restore: stop the server, put a copy of that folder in the place of its data folder, start it.";
+The running server copies its store to a new folder with that name in its storage.backup_dir. All
+paths are on the server's machine, not yours. To restore: stop the server, replace its data folder
+with a copy of that folder, start it.";
 
-/// How long the server may copy. It goes on if this is over.
+/// How long to wait for the copy. The server keeps copying after that.
 const TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// What backups are called where a server does not know them.
@@ -45,13 +45,13 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the backups that lie with the server, the oldest first.
+    /// List the server's backups, oldest first.
     #[command(visible_alias = "ls", after_help = super::help(EXAMPLES))]
     List(List),
-    /// Delete backups that lie with the server, for good.
+    /// Delete backups from the server, for good.
     #[command(visible_alias = "rm", after_help = super::help(EXAMPLES))]
     Delete(Delete),
-    /// Delete old backups that lie with the server, for good.
+    /// Delete old backups from the server, for good.
     #[command(after_help = super::help(EXAMPLES))]
     Prune(Prune),
 }
@@ -75,7 +75,7 @@ struct Delete {
 struct Prune {
     #[command(flatten)]
     which: Which,
-    /// Say what would be deleted, and delete nothing
+    /// Show what would be deleted, but delete nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -86,10 +86,10 @@ struct Prune {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct Which {
-    /// Keep the newest so many
+    /// Keep this many of the newest
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
-    /// Delete only those made longer ago than this
+    /// Delete only those older than this
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     older_than: Option<Duration>,
 }
@@ -109,7 +109,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn make(arguments: &Arguments) -> Result<(), Failure> {
     let client = Client::new(&arguments.at)?;
     let name = arguments.name.clone().unwrap_or_else(|| time_name(client.wall()));
-    note(&format!("{} copies its store; this may take a while", client.host()));
+    note(&format!("{} is copying its store; this may take a while", client.host()));
     let path = format!("/v1/backups/{}", encode(&name));
     let made = client.call_within(TIMEOUT, Method::PUT, &path, Some(&json!({})));
     let made = made.map_err(|problem| client.failure(problem))?;
@@ -123,7 +123,7 @@ fn told(made: &Value, host: &str) -> String {
     let [folder, files] = ["folder", "files"].map(|field| plain(&made[field]));
     let seconds = made["seconds"].as_f64().unwrap_or_default();
     let size = bytes(&made["bytes"]);
-    format!("made on the machine of {host}: {folder}: {files} files, {size}, in {seconds:.1} s\n")
+    format!("created on {host}: {folder}: {files} files, {size}, in {seconds:.1} s\n")
 }
 
 /// As a name, times have no colons, and no more than seconds.

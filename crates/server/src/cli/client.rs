@@ -29,7 +29,7 @@ const LOCAL: &str = "http://127.0.0.1:8085";
 const HTTP: &str = "http://";
 const HTTPS: &str = "https://";
 
-/// Whom to ask, about which project, and how to show the answer.
+/// Which server to ask, about which project, and how to show the answer.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct At {
     /// The server [default: PUBSUB_EMULATOR_HOST, else http://127.0.0.1:8085]
@@ -41,10 +41,10 @@ pub(crate) struct At {
         global = true
     )]
     pub(super) server: Option<String>,
-    /// The project of names that are given without one
+    /// The project for names given without one
     #[arg(long, env = "POSTRIDER_PROJECT", hide_env_values = true, global = true)]
     pub(super) project: Option<String>,
-    /// Print JSON; errors, warnings and notes are lines of JSON on standard error then
+    /// Print JSON; errors, warnings and notes are then lines of JSON on standard error
     #[arg(long, global = true)]
     pub(super) json: bool,
 }
@@ -63,7 +63,7 @@ impl At {
     }
 }
 
-/// Why a call was not answered with what was asked for.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Problem {
     /// The server said no.
@@ -74,7 +74,7 @@ pub(super) enum Problem {
     },
     /// There was no connection.
     Unreachable(String),
-    /// The connection or the answer broke off.
+    /// The connection broke, or the answer ended early.
     Broken(String),
     /// There was no answer in time.
     Late,
@@ -91,7 +91,7 @@ pub(super) enum Ours<'name> {
     Item,
 }
 
-/// Calls on one server. Each has a connection of its own.
+/// Calls on one server, each on its own connection.
 pub(super) struct Client {
     scheme: &'static str,
     host: String,
@@ -243,8 +243,8 @@ impl Client {
                 }
             }
             Problem::Unreachable(error) => Failure::unreachable(format!(
-                "cannot reach {host}: {error}; is it running there (postrider serve), or is it \
-                 elsewhere (--server)?"
+                "cannot reach {host}: {error}; is it running there (postrider serve), or somewhere \
+                 else (--server)?"
             )),
             Problem::Broken(error) => Failure::unreachable(format!("{host}: {error}")),
             Problem::Late => Failure::unreachable(format!("{host}: did not answer in time")),

@@ -14,12 +14,12 @@ Examples:
 
 Messages age and subscriptions expire by the server's clock. If it jumps forward by more than an
 hour, or the server starts more than an hour after it was last seen running, both are suspended, so
-that a wrong clock deletes nothing. They go on when the clock is put right, when you confirm that it
-is right, or after a day in which it ran steadily. What is past its time then goes at once.";
+that a wrong clock deletes nothing. They resume when the clock is fixed, when you confirm it is
+right, or after it runs steadily for a day. Anything past its time is then removed at once.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Say that the clock is right: retention and expiry go on by it [default: only show it]
+    /// Confirm the clock is right, so that retention and expiry resume [default: only show it]
     act: Option<Act>,
     #[command(flatten)]
     at: At,
@@ -64,28 +64,28 @@ fn time(seconds: &Value) -> String {
 fn told(clock: &Value) -> String {
     let now = plain(&clock["time"]);
     if !is_suspended(clock) {
-        return format!("{now}: believed; retention and expiry go by it\n");
+        return format!("{now}: trusted; retention and expiry use it\n");
     }
     let [ahead, left] = ["aheadSeconds", "believedAfterSeconds"].map(|field| time(&clock[field]));
     let [expected, held, subscriptions, snapshots] =
         ["expectedTime", "retentionTime", "expiringSubscriptions", "expiringSnapshots"]
             .map(|field| plain(&clock[field]));
     format!(
-        "{now}: {ahead} ahead of {expected}, which was expected\n\
-         retention and expiry are suspended; they stand at {held}\n\
+        "{now}: {ahead} ahead of the expected {expected}\n\
+         retention and expiry are suspended at {held}\n\
          if it is right: postrider clock confirm; {subscriptions} subscriptions and {snapshots} \
-         snapshots then expire at once, and messages past their retention go\n\
-         if it is wrong: set the machine's clock, and they go on\n\
-         left alone, and steady: believed in {left}\n"
+         snapshots then expire at once, and messages past their retention are deleted\n\
+         if it is wrong: set the machine's clock, and they resume\n\
+         if you do nothing and it stays steady: trusted in {left}\n"
     )
 }
 
 fn confirmed(before: &Value) -> String {
     let now = plain(&before["time"]);
     if is_suspended(before) {
-        format!("{now}: confirmed; retention and expiry go on\n")
+        format!("{now}: confirmed; retention and expiry resume\n")
     } else {
-        format!("{now}: was believed already; nothing to confirm\n")
+        format!("{now}: already trusted; nothing to confirm\n")
     }
 }
 
@@ -103,10 +103,10 @@ mod tests {
         let text = told(&clock);
         assert!(text.starts_with("2026-11-24T12:00:00Z: 8 d 0 h ahead of"), "{text}");
         assert!(text.contains("2 subscriptions and 0 snapshots then expire at once"), "{text}");
-        assert!(text.contains("believed in 1 h 0 min"), "{text}");
-        assert!(confirmed(&clock).contains("go on"));
+        assert!(text.contains("trusted in 1 h 0 min"), "{text}");
+        assert!(confirmed(&clock).contains("resume"));
         let fine = json!({"suspended": false, "time": "2026-11-24T12:00:00Z"});
-        assert!(told(&fine).contains("believed"), "{}", told(&fine));
+        assert!(told(&fine).contains("trusted"), "{}", told(&fine));
         assert!(confirmed(&fine).contains("nothing to confirm"));
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn create(
         Err(Problem::Refused { code: StatusCode::CONFLICT, .. }) if may_exist => {
             let there = client.call(Method::GET, &name.path(), None)?;
             for field in differences("", body, &there) {
-                warn(&format!("{name} is there already and differs from what you ask: {field}"));
+                warn(&format!("{name} already exists with a different {field}"));
             }
             Ok(Created::There(there))
         }
@@ -54,7 +54,7 @@ pub(super) fn failure(client: &Client, problem: Problem) -> Failure {
     if !is_there {
         return failure;
     }
-    let problem = format!("{}; --if-not-exists takes it as it is", failure.problem);
+    let problem = format!("{}; --if-not-exists accepts an existing one", failure.problem);
     Failure { problem, ..failure }
 }
 

@@ -24,24 +24,24 @@ Examples:
   postrider dead-letter replays
   postrider dead-letter delete --topic billing.dlq --until 30d
 
---subscription means the letters that come from that subscription, --topic those that lie in that
-topic. Looking at them leases and consumes nothing. A replay runs in the server, in order, and goes
-on after a crash; Ctrl-C only ends the watching. A letter is replayed once, unless with --again.";
+--subscription selects the letters from that subscription, --topic those in that topic. Looking at
+them leases and consumes nothing. A replay runs in the server, in order, and resumes after a crash;
+Ctrl-C only stops watching. A letter is replayed once, unless you give --again.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// List dead letters.
     #[command(visible_alias = "ls")]
     List(list::List),
-    /// Show one dead letter with all that is known of it.
+    /// Show one dead letter in full.
     Show(list::Show),
-    /// Deliver dead letters again, in order, and wait until that is done.
+    /// Redeliver dead letters in order, and wait until it is done.
     Replay(replay::Replay),
     /// List the replays of a project.
     Replays(replay::Replays),
-    /// Wait for a replay that runs.
+    /// Wait for a running replay.
     Watch(replay::Named),
-    /// Stop a replay that runs.
+    /// Stop a running replay.
     Cancel(replay::Named),
     /// Delete dead letters for good.
     #[command(visible_alias = "rm")]
@@ -52,10 +52,10 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Of {
-    /// The letters that come from this subscription
+    /// The letters from this subscription
     #[arg(long)]
     subscription: Option<String>,
-    /// The letters that lie in this dead letter topic
+    /// The letters in this dead letter topic
     #[arg(long)]
     topic: Option<String>,
 }
@@ -63,10 +63,10 @@ struct Of {
 /// Which of them.
 #[derive(Debug, Default, Args)]
 struct Which {
-    /// Only letters whose attributes this filter lets through
+    /// Only letters whose attributes match this filter
     #[arg(long)]
     filter: Option<String>,
-    /// Only letters whose last attempt failed in this way, such as http_5xx, timeout or nack
+    /// Only letters whose last attempt failed this way, such as http_5xx, timeout or nack
     #[arg(long)]
     class: Option<String>,
     /// Only letters from this time on: RFC 3339, or how long ago

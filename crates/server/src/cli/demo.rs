@@ -17,22 +17,22 @@ use stage::Stage;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  postrider demo                                     on a server of its own, gone afterwards
+  postrider demo                                     on a temporary server
   postrider demo --fast
   postrider demo --server http://127.0.0.1:8085 --project demo --keep --load 60s
 
-It publishes and pulls, pushes in order to an endpoint that fails, loses patience with a message,
-and replays the dead letter. With --server that server must be able to reach this machine.";
+It publishes and pulls, pushes in order to a failing endpoint, gives up on a message, and replays
+the dead letter. With --server, that server must be able to reach this machine.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Without pauses for reading
+    /// Do not pause for reading
     #[arg(long)]
     fast: bool,
-    /// Leave the topics and subscriptions there at the end
+    /// Keep the topics and subscriptions at the end
     #[arg(long)]
     keep: bool,
-    /// Go on so long with messages at a steady rate, some of which fail
+    /// Then publish at a steady rate for this long, with some failures
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     load: Duration,
     #[command(flatten)]

@@ -17,18 +17,18 @@ Examples:
   postrider lane release billing --key ann
   postrider lane skip ledger                         the one lane of a FIFO subscription
 
-release tries the message that blocks the lane again at once, as if it had never been tried.
-skip gives it up: it goes to the dead letter topic if there is one, and is dropped otherwise.
-Both are written to the server's audit log. postrider subscription lanes does the same.";
+release retries the message that blocks the lane now, as if it had never been tried. skip gives up
+on it: it goes to the dead letter topic if there is one, or is dropped. Both are recorded in the
+server's audit log. postrider subscription lanes does the same.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show the lanes that are blocked.
+    /// Show blocked lanes.
     #[command(visible_alias = "ls")]
     List(List),
-    /// Try the message that blocks a lane again, as if it had never been tried.
+    /// Retry the message that blocks a lane, as if it had never been tried.
     Release(Lane),
-    /// Give up the message that blocks a lane.
+    /// Give up on the message that blocks a lane.
     Skip(Lane),
 }
 
@@ -55,15 +55,15 @@ pub(super) struct Lanes {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// Try the message that blocks a lane again, as if it had never been tried.
+    /// Retry the message that blocks a lane, as if it had never been tried.
     Release(Lane),
-    /// Give up the message that blocks a lane.
+    /// Give up on the message that blocks a lane.
     Skip(Lane),
 }
 
 #[derive(Debug, Args)]
 struct How {
-    /// Show lanes that move, too
+    /// Also show lanes that are not blocked
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -171,7 +171,7 @@ fn table(lanes: &[Value], is_all: bool) -> String {
         let key = std::iter::once(lane["key"].to_string());
         table.line(FIELDS.map(|field| plain(&lane[field])).into_iter().chain(key));
     }
-    table.text(if is_all { "no lane has anything to do" } else { "no lane is blocked" })
+    table.text(if is_all { "no lane has work to do" } else { "no lane is blocked" })
 }
 
 #[cfg(test)]

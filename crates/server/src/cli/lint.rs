@@ -13,8 +13,8 @@ Examples:
   postrider lint --project demo
   postrider lint --project demo --json
 
-Looks for set-ups that end badly: subscriptions without a dead letter policy, dead letter topics
-nobody reads, FIFO subscriptions whose attempts never end. Ends with exit code 1 if it finds any.";
+Looks for risky setups: subscriptions without a dead letter policy, dead letter topics nobody
+reads, FIFO subscriptions that retry forever. Exits with code 1 if it finds any.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

@@ -27,7 +27,7 @@ one with
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print each message that matches as it is published, until Ctrl-C.
+    /// Print each matching message as it is published, until Ctrl-C.
     #[command(after_help = super::help(EXAMPLES))]
     Watch(Watch),
     /// List live subscriptions.
@@ -37,19 +37,19 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct Watch {
-    /// Whose messages
+    /// The tenant
     #[arg(long)]
     tenant: String,
-    /// Of which collection
+    /// The collection
     #[arg(long)]
     collection: String,
-    /// Which of them: data.status == "active" && data.priority > 5 [default: all]
+    /// A filter: data.status == "active" && data.priority > 5 [default: all]
     #[arg(long, default_value = "", hide_default_value = true)]
     filter: String,
-    /// The gateway to be [default: one of its own]
+    /// The gateway to act as [default: a new one]
     #[arg(long, value_name = "ID")]
     gateway: Option<String>,
-    /// Messages, at most [default: as many as there are]
+    /// Stop after this many messages [default: no limit]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     max: Option<u64>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(super) struct List {
     /// Only those of this collection
     #[arg(long, default_value = "", hide_default_value = true)]
     collection: String,
-    /// How many, at most
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000)]
     max: usize,
     #[command(flatten)]
@@ -132,7 +132,7 @@ async fn follow(gateway: &mut Gateway, arguments: &Watch) -> Result<(), Failure>
             }
             Event::Warning(warning) => warn(&warning),
             Event::Resync(reason) => warn(&format!("messages may be missing ({reason})")),
-            Event::Lost(why) => warn(&format!("the connection was lost, trying again: {why}")),
+            Event::Lost(why) => warn(&format!("connection lost, retrying: {why}")),
         }
     }
     Ok(())

@@ -20,42 +20,42 @@ Examples:
   FIRESTORE_EMULATOR_HOST=127.0.0.1:8080 postrider materialize --config routes.toml
   postrider materialize --config routes.toml --create               makes what it reads from, too
 
-Each message is one line of JSON on standard output, and what goes wrong before there is a message
-is said on standard error. It runs until SIGTERM or Ctrl-C; what is being handled may then finish,
-and the rest is given back. A message takes effect once, however often it comes; an older event
-never overwrites a newer one; what can never be written goes to the dead letter topic.
+Each message is one line of JSON on standard output; other errors go to standard error. It runs
+until SIGTERM or Ctrl-C; messages being handled may then finish, and the rest are nacked. A message
+takes effect once, however often it is delivered; an older event never overwrites a newer one;
+messages that can never be written go to the dead letter topic.
 
-The subscription must exist, and its topic, or be made with --create. Firestore needs an emulator
+The subscription and its topic must exist, or be created with --create. Firestore needs an emulator
 (FIRESTORE_EMULATOR_HOST), a service account's key file (GOOGLE_APPLICATION_CREDENTIALS), or a
-machine of Google's; without any of them it ends at once and says so.
+Google Cloud machine; without any of them it exits right away and says so.
 
-The file is explained in docs/materialize.md, and examples/materialize/routes.toml is one. It is
-the server of the file that is asked, not --server or POSTRIDER_SERVER.";
+See docs/materialize.md for the file, and examples/materialize/routes.toml for an example. The
+server comes from the file, not from --server or POSTRIDER_SERVER.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The file that says where messages come from and which is written where
+    /// The file that says where messages come from and where each is written
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Say for each message what would be written, and write, ack and nack nothing
+    /// Show what each message would write, but write, ack and nack nothing
     #[arg(long)]
     dry_run: bool,
-    /// Make source.topic and source.subscription where they do not exist yet, as postrider
-    /// subscription create --standard does
+    /// Create source.topic and source.subscription if they do not exist, as postrider subscription
+    /// create --standard does
     #[arg(long, conflicts_with = "dry_run")]
     create: bool,
-    /// With --dry-run: look at the messages of this file, one JSON object a line, in place of the
+    /// With --dry-run: read messages from this file, one JSON object per line, instead of the
     /// subscription's backlog
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     messages: Option<PathBuf>,
-    /// With --dry-run: messages, at most
+    /// With --dry-run: read at most this many messages
     #[arg(long, value_name = "NUMBER", default_value_t = 100, requires = "dry_run",
           value_parser = clap::value_parser!(u32).range(1..))]
     max: u32,
-    /// With --dry-run: print one JSON object for each message
+    /// With --dry-run: print one JSON object per message
     #[arg(long, requires = "dry_run")]
     json: bool,
-    /// Which messages have a line [default: all; errors where standard output is a terminal]
+    /// Which messages get a line [default: all; only errors if standard output is a terminal]
     #[arg(long, value_name = "WHICH", conflicts_with = "dry_run")]
     lines: Option<lines::Which>,
 }

@@ -89,14 +89,14 @@ enum Command {
     /// Run the server until SIGTERM or Ctrl-C.
     #[command(after_help = help(serve::EXAMPLES))]
     Serve(Settings),
-    /// Make, list, show, change and delete topics.
+    /// Create, list, show, change and delete topics.
     #[command(subcommand, visible_alias = "topics", after_help = help(topic::EXAMPLES))]
     Topic(topic::Command),
-    /// Make, list, show, change and delete subscriptions.
+    /// Create, list, show, change and delete subscriptions.
     #[command(subcommand, visible_aliases = ["sub", "subs", "subscriptions"],
               after_help = help(subscription::EXAMPLES))]
     Subscription(subscription::Command),
-    /// Make, list, show, revise and delete schemas; check definitions and messages.
+    /// Create, list, show, revise and delete schemas; check definitions and messages.
     #[command(subcommand, visible_alias = "schemas", after_help = help(schema::EXAMPLES))]
     Schema(schema::Command),
     /// Publish messages: arguments, files, or the lines of standard input.
@@ -108,47 +108,47 @@ enum Command {
     /// Look at messages without leasing them or changing anything.
     #[command(after_help = help(tail::EXAMPLES))]
     Tail(tail::Arguments),
-    /// Show what became of the attempts to push messages, the newest first.
+    /// Show push attempts and their results, newest first.
     #[command(after_help = help(attempts::EXAMPLES))]
     Attempts(attempts::Arguments),
     /// List, show, replay and delete dead letters.
     #[command(subcommand, visible_aliases = ["dead-letters", "letters"],
               after_help = help(dead_letter::EXAMPLES))]
     DeadLetter(dead_letter::Command),
-    /// Show the lanes that are blocked; release one, or skip what blocks it.
+    /// Show blocked lanes; release one, or skip what blocks it.
     #[command(subcommand, visible_alias = "lanes", after_help = help(lane::EXAMPLES))]
     Lane(lane::Command),
-    /// Send a subscription back or forward: to a time, a snapshot, the earliest or the latest.
+    /// Move a subscription back or forward: to a time, a snapshot, the earliest or the latest.
     #[command(after_help = help(seek::EXAMPLES))]
     Seek(seek::Arguments),
-    /// Watch what is published as a gateway does, and list live subscriptions.
+    /// Watch messages like a gateway, and list live subscriptions.
     #[command(subcommand, after_help = help(live::EXAMPLES))]
     Live(live::Command),
-    /// Show the alerts that are pending or firing.
+    /// Show pending and firing alerts.
     #[command(visible_alias = "alert", after_help = help(alerts::EXAMPLES))]
     Alerts(alerts::Arguments),
-    /// Show what subscriptions do, live.
+    /// Show what subscriptions are doing, live.
     #[command(after_help = help(top::EXAMPLES))]
     Top(top::Arguments),
-    /// Look for set-ups that end badly.
+    /// Look for risky setups.
     #[command(after_help = help(lint::EXAMPLES))]
     Lint(lint::Arguments),
-    /// Be an endpoint that prints what is pushed to it, and checks signatures and order.
+    /// Run an endpoint that prints what is pushed to it and checks signatures and order.
     #[command(after_help = help(receive::EXAMPLES))]
     Receive(receive::Arguments),
-    /// See in a minute what Postrider does.
+    /// See what Postrider does, in a minute.
     #[command(after_help = help(demo::EXAMPLES))]
     Demo(demo::Arguments),
-    /// Write a subscription's messages into Firestore, each one once, as a file says.
+    /// Write a subscription's messages to Firestore, each one once, as configured in a file.
     #[command(after_help = help(materialize::EXAMPLES))]
     Materialize(materialize::Arguments),
-    /// Have the server copy its store while it goes on.
+    /// Back up the server's store while it runs.
     #[command(after_help = help(backup::EXAMPLES))]
     Backup(backup::Arguments),
-    /// Show whether the server believes its clock; confirm that it is right.
+    /// Show whether the server trusts its clock; confirm that it is right.
     #[command(after_help = help(clock::EXAMPLES))]
     Clock(clock::Arguments),
-    /// Check every checksum of a data folder that no server is using; change nothing.
+    /// Check every checksum of a data folder not in use by a server; change nothing.
     #[command(after_help = help(verify::EXAMPLES))]
     Verify(verify::Arguments),
     /// Look at settings.
@@ -165,10 +165,10 @@ fn help(examples: &str) -> String {
 
 #[derive(Debug, Subcommand)]
 enum Config {
-    /// Print the settings in force, with the source of each that is not at its default.
+    /// Print the current settings, with the source of each that is not the default.
     #[command(after_help = help(config::EXAMPLES))]
     Show {
-        /// Print the built-in settings with their comments instead: the manual of all keys.
+        /// Print the built-in settings with comments instead: the manual for all keys.
         #[arg(long, conflicts_with = "json")]
         default: bool,
         /// Print JSON: {"listen": {"value": …, "source": …}, …}
@@ -179,22 +179,22 @@ enum Config {
     },
 }
 
-/// Flags that set something; they win over the environment and the file.
+/// Flags that set something; they override the environment and the file.
 #[derive(Clone, Debug, Default, Args)]
 struct Settings {
-    /// The file with the settings [default: ./postrider.toml where it exists]
+    /// The settings file [default: ./postrider.toml if it exists]
     #[arg(long, value_name = "FILE", env = FILE_VARIABLE, hide_env_values = true)]
     config: Option<PathBuf>,
-    /// The address to serve on; port 0 takes any free port [default: 127.0.0.1:8085]
+    /// The address to listen on; port 0 picks any free port [default: 127.0.0.1:8085]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// The folder that holds the messages [default: ./postrider-data]
+    /// The folder for messages [default: ./postrider-data]
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
     /// Where messages are kept [default: disk]
     #[arg(long)]
     engine: Option<Engine>,
-    /// Serve on an address that others can reach although everybody may do everything
+    /// Listen on an address other machines can reach, without access control
     #[arg(long)]
     insecure: bool,
 }
@@ -203,7 +203,7 @@ struct Settings {
 enum Engine {
     /// In a folder; survives a power cut.
     Disk,
-    /// In memory; gone when the server ends.
+    /// In memory; gone when the server stops.
     Memory,
 }
 

@@ -67,7 +67,7 @@ impl At {
             Some(project) => {
                 let id = project.strip_prefix("projects/").unwrap_or(project);
                 if id.is_empty() || id.contains('/') {
-                    return Err(Failure::usage(format!("--project: {project:?} is no project")));
+                    return Err(Failure::usage(format!("--project: {project:?} is not a project")));
                 }
                 Ok(format!("projects/{id}"))
             }
@@ -77,12 +77,12 @@ impl At {
 
     fn name(&self, text: &str, collection: &str) -> Result<Name, Failure> {
         if text.is_empty() {
-            return Err(Failure::usage("an empty name names nothing"));
+            return Err(Failure::usage("the name is empty"));
         }
         if !text.contains('/') {
             let project = self.project().map_err(|failure| {
                 let problem = failure.problem;
-                Failure::usage(format!("{text:?} is a short name: {problem}, or the whole name"))
+                Failure::usage(format!("{text:?} is a short name: {problem}, or the full name"))
             })?;
             return Ok(Name(format!("{project}/{collection}/{text}")));
         }

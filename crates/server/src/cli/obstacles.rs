@@ -61,7 +61,7 @@ pub(super) fn brief(delivery: &Value) -> String {
 fn left_alone(endpoint: &Value) -> String {
     let why = match endpoint["leftAloneFor"].as_str() {
         Some("retry_after") => "the endpoint asked for it".to_owned(),
-        Some("probe") => "the endpoint, while one request tries whether it works again".to_owned(),
+        Some("probe") => "the endpoint, while one request checks whether it works again".to_owned(),
         Some("failures") => "the endpoint, it failed too often".to_owned(),
         other => other.unwrap_or("the endpoint").to_owned(),
     };

@@ -129,12 +129,12 @@ impl StatusLine {
         Self { is_shown: io::stderr().is_terminal() }
     }
 
-    /// Whether anybody sees it.
+    /// Whether anyone sees it.
     pub(super) fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// Shows `text` in place of what was shown before; nothing takes the line away.
+    /// Shows `text` instead of what was shown before; nothing takes the line away.
     pub(super) fn show(&self, text: &str) {
         if self.is_shown {
             let mut out = io::stderr().lock();
@@ -148,7 +148,7 @@ impl StatusLine {
 mod tests {
     use std::path::Path;
 
-    /// Whether a file of the command line writes somewhere by itself.
+    /// Whether a file of the command line writes somewhere on its own.
     fn writes(file: &Path) -> bool {
         let text = std::fs::read_to_string(file).unwrap();
         ["stdout()", "stderr()", "println!", "print!("].iter().any(|word| text.contains(word))

@@ -14,7 +14,7 @@ impl Bar {
         Self(StatusLine::new())
     }
 
-    /// Shows `done` of `total` after `elapsed`, in place of what was shown before.
+    /// Shows `done` of `total` after `elapsed`, instead of what was shown before.
     pub(super) fn show(&self, done: u64, total: u64, elapsed: Duration) {
         self.0.show(&line(done, total, elapsed));
     }

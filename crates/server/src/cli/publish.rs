@@ -22,25 +22,25 @@ Examples:
   seq 1 1000 | postrider publish orders
   postrider publish orders --lines orders.jsonl --json
 
-Prints the id of each message once it is durable; with --json one object {\"messageIds\": […]} for
-each request made.";
+Prints the id of each message once it is durable; with --json, one object {\"messageIds\": […]} per
+request.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The topic
     topic: String,
-    /// Messages; without any, and without --file or --lines, each line of standard input is one
+    /// Messages; without any, and without --file or --lines, one per line of standard input
     messages: Vec<String>,
-    /// A file that is one message; can be given several times
+    /// A file to send as one message; can be repeated
     #[arg(long)]
     file: Vec<PathBuf>,
-    /// A file of which each line is a message; - is standard input
+    /// A file with one message per line; - is standard input
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
-    /// An attribute of all messages; can be given several times
+    /// An attribute for all messages; can be repeated
     #[arg(long = "attribute", short, value_name = "KEY=VALUE", value_parser = pair)]
     attributes: Vec<(String, String)>,
-    /// The ordering key of all messages
+    /// The ordering key for all messages
     #[arg(long, value_name = "KEY")]
     ordering_key: Option<String>,
     #[command(flatten)]
@@ -146,7 +146,7 @@ impl Publisher {
             return failure;
         }
         let problem =
-            format!("{}; {} messages before are published", failure.problem, self.published);
+            format!("{}; {} earlier messages were published", failure.problem, self.published);
         Failure { problem, ..failure }
     }
 
@@ -203,10 +203,10 @@ pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(data)
 }
 
-/// Nobody shall wonder why nothing happens: it is they who are waited for.
+/// So that nobody wonders why nothing happens: it is waiting for input.
 fn tell_who_waits(file: &Path) {
     if file == Path::new("-") && std::io::stdin().is_terminal() {
-        note("type messages, each on a line; Ctrl-D ends it");
+        note("type messages, one per line; Ctrl-D to end");
     }
 }
 
@@ -218,15 +218,15 @@ fn open(file: &Path) -> Result<Box<dyn Read + Send>, Failure> {
     Ok(Box::new(opened))
 }
 
-/// The lines of `input`, read by a thread of its own: whoever types or pipes them slowly sees each
-/// published at once, and whoever pipes them fast sees few requests.
+/// The lines of `input`, read by a separate thread: slow input is published line by line, and
+/// fast input in few requests.
 fn read_lines(input: Box<dyn Read + Send>) -> Receiver<Result<Vec<u8>, Failure>> {
     let (sender, lines) = sync_channel(LINES_AHEAD);
     std::thread::spawn(move || {
         let mut input = BufReader::new(input);
         while let Some(line) = next_line(&mut input).transpose() {
             let is_end = line.is_err();
-            // Nobody takes lines any more once publishing has failed.
+            // Nobody takes lines once publishing has failed.
             if sender.send(line).is_err() || is_end {
                 break;
             }

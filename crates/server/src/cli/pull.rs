@@ -20,7 +20,7 @@ Examples:
   postrider pull billing --ack --max 1 --data        the data alone, for scripts
   postrider pull billing --wait 30s --json
 
-Without --ack the messages stay leased until their ack deadline and then come again, which counts
+Without --ack, messages stay leased until their ack deadline and are then redelivered, which counts
 as a failed attempt. postrider tail looks at messages without touching them. With --json it prints
 {\"receivedMessages\": […]}; with --follow as well, one such message on each line.";
 
@@ -28,25 +28,25 @@ as a failed attempt. postrider tail looks at messages without touching them. Wit
 pub(super) struct Arguments {
     /// The subscription
     name: String,
-    /// Messages, at most [default: 10; with --follow as many as there are]
+    /// Take at most this many messages [default: 10; no limit with --follow]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
     /// Ack what was printed
     #[arg(long, overrides_with = "no_ack")]
     ack: bool,
-    /// Ack nothing, as is the default
+    /// Ack nothing (the default)
     #[arg(long, overrides_with = "ack")]
     no_ack: bool,
-    /// Go on with what is published later
+    /// Keep going with new messages
     #[arg(long)]
     follow: bool,
-    /// How long to wait for a first message
+    /// How long to wait for the first message
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     wait: Duration,
-    /// Print the data alone, each message on a line
+    /// Print only the data, one message per line
     #[arg(long, conflicts_with = "json")]
     data: bool,
-    /// With --data: print it as it is on a terminal too, though it may steer the terminal
+    /// With --data: print it unchanged even to a terminal, though it may contain control codes
     #[arg(long, requires = "data")]
     raw: bool,
     #[command(flatten)]
@@ -161,7 +161,7 @@ impl Puller<'_> {
         match count {
             0 => note("no messages"),
             count if !self.arguments.ack => note(&format!(
-                "{count} leased and not acked: they come again after their ack deadline"
+                "{count} leased and not acked: they are redelivered after their ack deadline"
             )),
             _ => {}
         }

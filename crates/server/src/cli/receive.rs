@@ -33,33 +33,32 @@ Examples:
 
 Push to it with: postrider subscription create hooks --topic orders --endpoint http://127.0.0.1:9000/
 
-Each request is one line: what was answered, whether its signature and its place in the order are
-right, and the message. Order is proved by the headers postrider-sequence and
-postrider-previous-sequence. With --count it ends after so many requests; it then fails with exit
-code 1 if a signature or the order was wrong.";
+Each request is one line: the response, whether its signature and order are right, and the message.
+Order is checked with the headers postrider-sequence and postrider-previous-sequence. With --count
+it stops after that many requests, with exit code 1 if a signature or the order was wrong.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The address to listen on; port 0 takes any free port
+    /// The address to listen on; port 0 picks any free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9000")]
     listen: SocketAddr,
-    /// Check the signatures of Standard Webhooks with this secret, whsec_…
+    /// Check Standard Webhooks signatures with this secret, whsec_…
     #[arg(long)]
     secret: Option<String>,
-    /// What is answered
+    /// The status to answer with
     #[arg(long, value_name = "CODE", default_value_t = 200,
           value_parser = clap::value_parser!(u16).range(200..600))]
     status: u16,
-    /// Answer so only this many times, then 200
+    /// Use that status only this many times, then 200
     #[arg(long, value_name = "NUMBER")]
     times: Option<u64>,
-    /// Wait so long before each answer
+    /// Wait this long before each answer
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     delay: Duration,
-    /// End after so many requests
+    /// Stop after this many requests
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Print one JSON object for each request
+    /// Print one JSON object per request
     #[arg(long)]
     json: bool,
 }

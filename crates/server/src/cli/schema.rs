@@ -27,7 +27,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a schema of a definition.
+    /// Create a schema from a definition.
     Create(Defined),
     /// List the schemas of a project.
     #[command(visible_alias = "ls")]
@@ -37,10 +37,10 @@ pub(super) enum Command {
     Describe(Named),
     /// Add a revision to a schema.
     Commit(Defined),
-    /// Delete schemas; topics that name them take no more messages.
+    /// Delete schemas; topics that use them accept no more messages.
     #[command(visible_alias = "rm")]
     Delete(Delete),
-    /// Check a definition, or a message against a schema; nothing is kept.
+    /// Check a definition, or a message against a schema; nothing is stored.
     Validate(Validate),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Defined {
     /// The file with the definition
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// Its language [default: by the file's ending: .proto, or else Avro]
+    /// Its language [default: by file extension: .proto, or else Avro]
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<Kind>,
     #[command(flatten)]
@@ -83,19 +83,19 @@ pub(super) struct Delete {
 
 #[derive(Debug, Args)]
 pub(super) struct Validate {
-    /// The schema that a message is checked against
+    /// The schema to check the message against
     #[arg(requires = "message", conflicts_with = "file", required_unless_present = "file")]
     name: Option<String>,
-    /// A file with a definition in its place
+    /// A file with a definition to use instead
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The definition's language [default: by the file's ending: .proto, or else Avro]
+    /// The definition's language [default: by file extension: .proto, or else Avro]
     #[arg(long = "type", value_name = "TYPE", requires = "file")]
     kind: Option<Kind>,
     /// The file with the message
     #[arg(long, value_name = "FILE")]
     message: Option<PathBuf>,
-    /// How the message is written
+    /// How the message is encoded
     #[arg(long, default_value = "json")]
     encoding: Encoding,
     #[command(flatten)]

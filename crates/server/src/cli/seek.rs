@@ -11,13 +11,13 @@ use super::{Failure, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  postrider seek billing --earliest --project demo   everything that is still kept comes again
-  postrider seek billing --latest                    everything published so far counts as acked
+  postrider seek billing --earliest --project demo   redeliver everything still kept
+  postrider seek billing --latest                    mark everything published so far as acked
   postrider seek billing --time 2026-11-15T12:00:00Z
   postrider seek billing --time 2h                   to what was published two hours ago
   postrider seek billing --snapshot before-deploy
 
-Acked messages come again only where the subscription or its topic keeps them.";
+Acked messages are redelivered only if the subscription or its topic keeps them.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -35,13 +35,13 @@ struct Target {
     /// To a time: RFC 3339, or how long ago
     #[arg(long)]
     time: Option<String>,
-    /// To what a snapshot remembers
+    /// To a snapshot
     #[arg(long)]
     snapshot: Option<String>,
-    /// To the oldest message that is kept
+    /// To the oldest message kept
     #[arg(long)]
     earliest: bool,
-    /// To now: what was published so far counts as acked
+    /// To now: mark everything published so far as acked
     #[arg(long)]
     latest: bool,
 }
@@ -61,7 +61,7 @@ impl Target {
     /// Where to, in words.
     fn words(&self, body: &Value) -> String {
         if self.earliest {
-            return "from the oldest message that is kept for it".to_owned();
+            return "from the oldest message kept for it".to_owned();
         }
         if self.latest {
             return "from now: what was published so far counts as acked".to_owned();

@@ -16,7 +16,7 @@ Examples:
   postrider serve --data-dir /var/lib/postrider      data elsewhere
   postrider serve --config /etc/postrider.toml       settings from a file
   postrider serve --listen 0.0.0.0:8085 --insecure   for other machines, without access control
-  postrider serve --engine memory                    forgets everything when it ends
+  postrider serve --engine memory                    keeps nothing after it stops
 
 All settings: postrider config show --default";
 
@@ -43,7 +43,7 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let server = tokio::select! {
         started = Server::start(config) => started.map_err(Failure::failed)?,
-        // Nothing has been promised to anybody yet, and recovery can be begun again.
+        // Nothing has been promised to anyone yet, and recovery can be begun again.
         () = signals.next() => return Ok(()),
     };
     // Whoever started it may not care for its screen.
@@ -73,13 +73,13 @@ async fn after_failure(
     mut signals: Signals,
     error: storage::Error,
 ) -> Failure {
-    tracing::error!(%error, "the log failed; ending after the grace time");
+    tracing::error!(%error, "the log failed; exiting after the grace period");
     tokio::select! {
         () = tokio::time::sleep(config.shutdown_grace) => {}
         () = signals.next() => {}
     }
     if let Err(error) = server.stop(signals.next()).await {
-        tracing::error!(%error, "not closed; what is missing is replayed from the log");
+        tracing::error!(%error, "not closed cleanly; the log will be replayed");
     }
     Failure::failed(format!("the log failed: {error}"))
 }
@@ -93,7 +93,7 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn new() -> Result<Self, Failure> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::failed(format!("cannot take signals: {error}")))
+            signal(kind).map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -132,7 +132,7 @@ fn line(text: &mut String, what: &str, value: &str) {
 
 fn data(config: &Config) -> String {
     match config.engine {
-        config::Engine::Memory => "in memory only, gone when the server ends (memory)".to_owned(),
+        config::Engine::Memory => "in memory only, gone when the server stops (memory)".to_owned(),
         config::Engine::Disk => {
             let durability = config.storage.durability.as_str();
             format!("{} ({}, {durability})", whole(&config.data_dir), config.engine.as_str())
@@ -140,7 +140,7 @@ fn data(config: &Config) -> String {
     }
 }
 
-/// The path from the root on, which is the same for whoever reads it.
+/// The absolute path, which is the same for every reader.
 fn whole(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
@@ -159,7 +159,7 @@ fn recovered(started: &Started) -> Option<String> {
         started.opening.as_millis()
     );
     if recovery.torn_bytes_cut > 0 {
-        let cut = format!("; cut {} bytes of a commit never finished", recovery.torn_bytes_cut);
+        let cut = format!("; cut {} bytes of an unfinished commit", recovery.torn_bytes_cut);
         text.push_str(&cut);
     }
     if recovery.unsynced_bytes_cut > 0 {

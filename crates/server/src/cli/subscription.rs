@@ -32,13 +32,13 @@ Examples:
   postrider subscription update hooks --endpoint none
   postrider subscription delete billing
 
---standard makes what is advised for most: a dead letter topic NAME.dlq with a subscription of the
-same name on it, 5 attempts, waits of 10 s to 600 s between them, and for pulling an ack deadline
-of 60 s. Other flags win over it.";
+--standard sets up what most people need: a dead letter topic NAME.dlq with a subscription of the
+same name, 5 attempts, waits of 10 s to 600 s between them, and for pull an ack deadline of 60 s.
+Other flags override it.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a subscription.
+    /// Create a subscription.
     Create(Box<Create>),
     /// List the subscriptions of a project.
     #[command(visible_alias = "ls")]
@@ -46,12 +46,12 @@ pub(super) enum Command {
     /// Show a subscription's settings and its saved cursor.
     #[command(visible_alias = "show")]
     Describe(Named),
-    /// Change a subscription: what is not named stays as it is.
+    /// Change a subscription; anything not named stays the same.
     Update(Box<Update>),
-    /// Delete subscriptions and what they have not delivered.
+    /// Delete subscriptions and their backlog.
     #[command(visible_alias = "rm")]
     Delete(Delete),
-    /// Make a new signing secret; the one before counts for another day.
+    /// Create a new signing secret; the previous one stays valid for a day.
     RotateSecret(Named),
     /// As postrider lane.
     #[command(after_help = format!("{}\n\n{EXIT_CODES}", lane::EXAMPLES))]
@@ -68,10 +68,10 @@ pub(super) struct Create {
     /// The topic whose messages it gets
     #[arg(long)]
     topic: String,
-    /// As is advised for most: dead letters, 5 attempts, waits in between
+    /// Use the recommended setup: dead letters, 5 attempts, waits in between
     #[arg(long)]
     standard: bool,
-    /// Where it is there already, leave it as it is and end well
+    /// Succeed without changes if it already exists
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub(super) struct Named {
 pub(super) struct Update {
     /// The subscription
     name: String,
-    /// A label to take away; can be given several times
+    /// A label to remove; can be repeated
     #[arg(long = "remove-label", value_name = "KEY")]
     removed: Vec<String>,
     #[command(flatten)]

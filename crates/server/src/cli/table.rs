@@ -76,7 +76,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// No more digits behind the point than anybody reads.
+/// No more digits after the point than anyone reads.
 fn rounded(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
@@ -104,7 +104,7 @@ pub(super) fn quoted_error(text: &str, bytes_max: usize) -> String {
     quoted(&shortened(text, bytes_max), bytes_max)
 }
 
-/// Text that may hold anything: quoted, and cut off behind so many characters.
+/// Text that may contain anything: quoted, and cut off after this many characters.
 pub(super) fn quoted(text: &str, chars_max: usize) -> String {
     let shown: String = text.chars().take(chars_max).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };

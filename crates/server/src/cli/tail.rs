@@ -11,38 +11,38 @@ use super::{Failure, messages, note, obstacles, print, print_data, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  postrider tail orders --project demo               what the topic keeps, from the oldest on
+  postrider tail orders --project demo               what the topic keeps, oldest first
   postrider tail orders --follow                     what is published from now on
   postrider tail orders --time 10m --filter 'attributes.kind = \"order\"'
   postrider tail --subscription billing              what billing has not settled yet
   postrider tail orders --from 1794750000000000 --max 1 --json
 
 It leases nothing, counts no attempt and moves no cursor. With --json it prints {\"messages\": […]},
-of a subscription with what keeps it from delivering; with --follow one message on each line.";
+for a subscription with what keeps it from delivering; with --follow, one message per line.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     of: Of,
-    /// Where to begin: earliest, latest, or an offset [default: earliest; latest with --follow]
+    /// Where to start: earliest, latest, or an offset [default: earliest; latest with --follow]
     #[arg(long, conflicts_with = "time")]
     from: Option<String>,
-    /// Begin with what was published at this time: RFC 3339, or how long ago
+    /// Start with messages published at this time: RFC 3339, or how long ago
     #[arg(long)]
     time: Option<String>,
-    /// Only messages that this filter lets through
+    /// Only messages that match this filter
     #[arg(long)]
     filter: Option<String>,
-    /// Messages, at most [default: 100; with --follow as many as there are]
+    /// Show at most this many messages [default: 100; no limit with --follow]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
-    /// Go on with what is published later, until Ctrl-C
+    /// Keep going with new messages, until Ctrl-C
     #[arg(long)]
     follow: bool,
-    /// Print the data alone, each message on a line
+    /// Print only the data, one message per line
     #[arg(long, conflicts_with = "json")]
     data: bool,
-    /// With --data: print it as it is on a terminal too, though it may steer the terminal
+    /// With --data: print it unchanged even to a terminal, though it may contain control codes
     #[arg(long, requires = "data")]
     raw: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(super) struct Arguments {
 struct Of {
     /// The topic
     topic: Option<String>,
-    /// The backlog of this subscription in place of a topic
+    /// Show this subscription's backlog instead of a topic
     #[arg(long)]
     subscription: Option<String>,
 }
@@ -200,7 +200,7 @@ impl Tail<'_> {
     }
 }
 
-/// One line; of a backlog with what is known of the message's delivery.
+/// One line; of a backlog with what is known about the message's delivery.
 fn line(found: &Value) -> String {
     let mut more = plain(&found["state"]);
     if let Some(attempt) = found["attempt"].as_u64().filter(|attempt| *attempt > 0) {

@@ -25,22 +25,22 @@ Examples:
   postrider top --project demo --sort oldest --limit 10
   postrider top --project demo --once --json
 
-Rates are those of the last interval. With --json it prints one object for each interval. On a
-terminal it fits the width, and has keys: q ends it, s goes to the next order, and b, o, r, l and n
-order by backlog, oldest message, rate, letters that wait, and name. NO_COLOR takes the colours.";
+Rates are for the last interval. With --json it prints one object per interval. On a terminal it
+fits the width and has keys: q quits, s picks the next order, and b, o, r, l and n sort by backlog,
+oldest message, rate, waiting letters, and name. NO_COLOR turns off colors.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Show one table, of one interval, and end
+    /// Show one interval and exit
     #[arg(long)]
     once: bool,
-    /// How often it looks
+    /// How often to refresh
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     interval: Duration,
-    /// What comes first
+    /// The sort order
     #[arg(long, value_enum, default_value_t = Sort::Backlog)]
     sort: Sort,
-    /// Show at most so many subscriptions
+    /// Show at most this many subscriptions
     #[arg(long, value_name = "NUMBER", default_value_t = 40,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -52,11 +52,11 @@ pub(super) struct Arguments {
 enum Sort {
     /// The longest backlog.
     Backlog,
-    /// The oldest message that is not acked.
+    /// The oldest unacked message.
     Oldest,
-    /// The most deliveries a second.
+    /// The most deliveries per second.
     Rate,
-    /// The most dead letters that nobody has dealt with.
+    /// The most dead letters nobody has handled.
     Letters,
     /// The name.
     Name,
@@ -211,7 +211,7 @@ fn add_rates(one: &mut Value, earlier: &[Value], rates: &[(&str, &str)], seconds
     for (counter, rate) in rates {
         let now = one[*counter].as_f64().unwrap_or_default();
         let before = before.and_then(|before| before[*counter].as_f64()).unwrap_or(now);
-        // A counter that went back began anew with the server.
+        // A counter that went back was reset by a restart of the server.
         let more = if now < before { now } else { now - before };
         one[*rate] = json!((more / seconds * 10.0).round() / 10.0);
     }

@@ -25,7 +25,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a topic.
+    /// Create a topic.
     Create(Create),
     /// List the topics of a project.
     #[command(visible_alias = "ls")]
@@ -47,16 +47,16 @@ pub(super) struct Create {
     /// How long its messages are kept, acked or not: 10m to 31d
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     retention: Option<Duration>,
-    /// A label; can be given several times
+    /// A label; can be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
-    /// The schema that its messages must be of
+    /// The schema its messages must match
     #[arg(long, value_name = "SCHEMA", requires = "encoding")]
     schema: Option<String>,
-    /// How messages of the schema are written
+    /// How its messages are encoded
     #[arg(long, requires = "schema")]
     encoding: Option<Encoding>,
-    /// Where it is there already, leave it as it is and end well
+    /// Succeed without changes if it already exists
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
@@ -81,13 +81,13 @@ pub(super) struct Named {
 pub(super) struct Update {
     /// The topic
     name: String,
-    /// How long its messages are kept, acked or not: 10m to 31d; none ends that
+    /// How long its messages are kept, acked or not: 10m to 31d; none removes it
     #[arg(long, value_name = "DURATION")]
     retention: Option<String>,
-    /// A label to set; can be given several times
+    /// A label to set; can be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
-    /// A label to take away; can be given several times
+    /// A label to remove; can be repeated
     #[arg(long = "remove-label", value_name = "KEY")]
     removed: Vec<String>,
     #[command(flatten)]
@@ -211,7 +211,7 @@ fn description(topic: &Value, subscriptions: &[Value]) -> String {
         fact(&mut text, "Subscription", &plain(subscription));
     }
     if subscriptions.is_empty() {
-        fact(&mut text, "Subscription", "none: nobody gets what is published here");
+        fact(&mut text, "Subscription", "none: nobody receives messages published here");
     }
     text
 }
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(table(&[]), "no topics\n");
         let described = description(&topics[1], &[json!("projects/p/subscriptions/s")]);
         assert!(described.contains("Subscription     projects/p/subscriptions/s\n"), "{described}");
-        assert!(description(&topics[0], &[]).contains("nobody gets"));
+        assert!(description(&topics[0], &[]).contains("nobody receives"));
     }
 
     #[test]

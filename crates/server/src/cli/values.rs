@@ -63,7 +63,7 @@ pub(super) fn time(flag: &str, text: &str, now: Timestamp) -> Result<String, Fai
     match serde_json::from_value::<protobuf::Timestamp>(json!(text)) {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err(Failure::usage(format!(
-            "{flag}: {text:?} is no time; write 2026-11-15T12:00:00Z, or 1h for an hour ago"
+            "{flag}: {text:?} is not a time; write 2026-11-15T12:00:00Z, or 1h for an hour ago"
         ))),
     }
 }

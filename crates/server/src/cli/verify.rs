@@ -13,11 +13,11 @@ Examples:
   postrider verify --data-dir ./postrider-data
   postrider verify --data-dir ./postrider-data --json
 
-Each fault is one line: file, byte offset, what does not hold there. Nothing is repaired.";
+Each fault is one line: file, byte offset, what is wrong. Nothing is repaired.";
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The folder to check; no server may be using it
+    /// The folder to check, not in use by a server
     #[arg(long, value_name = "FOLDER", default_value = "./postrider-data")]
     data_dir: PathBuf,
     /// Print JSON
@@ -69,9 +69,7 @@ fn describe(report: &Report) -> String {
     );
     if report.torn_bytes > 0 {
         let torn = report.torn_bytes;
-        text.push_str(&format!(
-            "{torn} bytes of a commit that was never finished, which is no fault\n"
-        ));
+        text.push_str(&format!("{torn} bytes of an unfinished commit, which is not a fault\n"));
     }
     for fault in &report.faults {
         let file = fault.file.display();

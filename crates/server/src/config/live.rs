@@ -34,7 +34,7 @@ pub struct Live {
     /// Bytes of frames that are kept for all gateways.
     #[serde(deserialize_with = "units::bytes")]
     pub buffer_bytes: u64,
-    /// A stream on which nothing was said for so long says that it is there.
+    /// A stream that is idle for this long sends a heartbeat.
     #[serde(deserialize_with = "units::duration")]
     pub heartbeat: Duration,
     /// How many there may be.
@@ -114,7 +114,7 @@ fn topics<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TopicName>, 
 mod tests {
     use super::*;
 
-    /// The built-in settings with these lines in place of their own.
+    /// The built-in settings with these lines instead of their own.
     fn read(lines: &str) -> Result<Live, String> {
         let built_in: toml::Table = super::super::DEFAULTS.parse().unwrap();
         let mut table = built_in.get("live").unwrap().as_table().unwrap().clone();

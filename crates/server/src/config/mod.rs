@@ -232,7 +232,7 @@ pub struct Limits {
     /// Answers that wait for their clients to read them, all together.
     #[serde(deserialize_with = "units::bytes")]
     pub answer_memory: u64,
-    /// Bytes that HTTP/2 clients may send before anybody reads them, beyond 64 KiB each.
+    /// Bytes that HTTP/2 clients may send before anyone reads them, beyond 64 KiB each.
     #[serde(deserialize_with = "units::bytes")]
     pub receive_memory: u64,
     /// Until a body must have come, whole.
@@ -272,7 +272,7 @@ pub struct Log {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// Subscriptions, and topics, with series of their own, at most.
+    /// Subscriptions, and topics, with their own series, at most.
     pub subscriptions_max: usize,
 }
 
@@ -280,7 +280,7 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Somebody must act.
+    /// Someone must act.
     Error,
     /// Unexpected but handled.
     Warn,
@@ -317,7 +317,7 @@ pub struct Loaded {
 pub fn load(sources: Sources) -> Result<Loaded, Error> {
     let mut merged = Merged::built_in()?;
     merged.take_named_file(sources.file)?;
-    // The file must be right by itself, also where a variable or flag overrides it today.
+    // The file must be valid on its own, even where a variable or flag overrides it today.
     merged.typed()?;
     merged.take_environment(&sources.environment)?;
     merged.take_flags(sources.flags);
@@ -349,8 +349,8 @@ impl Config {
     fn check(&self) -> Checked {
         if !self.listen.ip().is_loopback() && !self.insecure {
             let problem = format!(
-                "{} can be reached by others and there are no access tokens yet; \
-                 add --insecure if that is meant",
+                "{} is reachable from other machines and there is no access control yet; add \
+                 --insecure if you want that",
                 self.listen
             );
             return Err(("listen", problem));

@@ -37,7 +37,7 @@ pub struct Push {
     /// What may be reached in any case.
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
-    /// Whose tokens pushes may carry; none = anybody's on a loopback address, else nobody's.
+    /// Whose tokens pushes may carry; none = anyone's on a loopback address, else nobody's.
     #[serde(deserialize_with = "accounts")]
     pub oidc_accounts: Vec<Pattern>,
     /// Further roots to trust; empty = none.
@@ -137,9 +137,7 @@ fn accounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pattern>, 
 
 fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    network.ok_or_else(|| {
-        format!("{text:?} is neither an address nor a network such as \"10.0.0.0/8\"")
-    })
+    network.ok_or_else(|| format!("{text:?} is not an address or a network such as \"10.0.0.0/8\""))
 }
 
 #[cfg(test)]

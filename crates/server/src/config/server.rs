@@ -91,7 +91,7 @@ mod tests {
             assert!(refused.contains("such as https://"), "{setting}: {refused}");
         }
         let refused = read("hosts = [\"http://x\"]").unwrap_err();
-        assert!(refused.contains("without scheme and port"), "{refused}");
+        assert!(refused.contains("without scheme or port"), "{refused}");
         assert_eq!(read("hosts = [\"x\", \"*\"]").unwrap().hosts.len(), 2);
     }
 }

@@ -20,7 +20,7 @@ const USUAL_FILE: &str = "postrider.toml";
 /// What every variable for us begins with.
 const PREFIX: &str = "POSTRIDER_";
 
-/// The variable that names the file, in place of `--config`.
+/// The variable that names the file, instead of `--config`.
 pub const FILE_VARIABLE: &str = "POSTRIDER_CONFIG";
 
 /// Variables that are for commands that ask a server, and no settings of one.
@@ -142,7 +142,7 @@ impl Merged {
         let Some(key) = known.iter().find(|key| variable(key) == name) else {
             let names: Vec<String> = known.iter().map(|key| variable(key)).collect();
             let hint = did_you_mean(name, names.iter().map(String::as_str));
-            self.warnings.push(format!("environment variable {name} stands for no setting{hint}"));
+            self.warnings.push(format!("environment variable {name} is not a setting{hint}"));
             return Ok(());
         };
         let value = typed_like(find(&self.table, key), text).map_err(|problem| Error::Value {
@@ -245,7 +245,7 @@ fn typed_like(default: Option<&Value>, text: &str) -> Result<Value, String> {
         Some(Value::Boolean(_)) => match text.trim() {
             "true" | "1" => Ok(Value::Boolean(true)),
             "false" | "0" => Ok(Value::Boolean(false)),
-            _ => Err(format!("{text:?} is neither true nor false")),
+            _ => Err(format!("{text:?} is not true or false")),
         },
         Some(Value::Array(_)) => {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());

@@ -18,7 +18,7 @@ use prost::Message;
 use tonic::body::Body;
 use tonic::{Response, Status};
 
-/// What the transport is given in place of responses.
+/// What the transport is given instead of responses.
 pub(super) type Nothing<M> = Empty<Result<M, Status>>;
 
 /// What stands before a response: whether it is packed, and its length.

@@ -142,9 +142,9 @@ impl Talk {
 
     fn ended(&self) -> Status {
         if self.api.live().is_serving() {
-            return Status::aborted("another stream of the gateway has taken its place");
+            return Status::aborted("replaced by another stream of the gateway");
         }
-        Status::unavailable("the server stops; connect again")
+        Status::unavailable("the server is stopping; reconnect")
     }
 }
 
@@ -219,7 +219,7 @@ async fn take_turns(done: usize) {
 
 fn register(api: &Api, one: Registration, owner: Option<&str>) -> Outcome {
     let id = one.subscription_id.clone();
-    let problem = "is not the gateway of the stream";
+    let problem = "is not the stream's gateway";
     let registered = match owner {
         Some(owner) if *owner != one.gateway_id => Err(Invalid::new("gatewayId", problem).into()),
         _ => api.live().register(convert::registration(one)),

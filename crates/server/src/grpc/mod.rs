@@ -50,7 +50,7 @@ pub(crate) struct Grpc {
     subscriber: SubscriberServer<Service>,
     schemas: SchemaServiceServer<Service>,
     live: LiveServer<Service>,
-    /// Health and reflection, which are not called often enough to have a way of their own.
+    /// Health and reflection, which are not called often enough to need a fast path.
     others: Routes,
     pace: Pace,
 }

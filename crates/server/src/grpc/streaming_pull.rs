@@ -7,7 +7,7 @@
 //! client ◀─responses── Outbound::poll_next ◀──leases── Consumer::poll_lease
 //! ```
 //!
-//! Requests have a task of their own, so that acks are read while the client is too slow to take
+//! Requests have their own task, so that acks are read while the client is too slow to take
 //! more messages. Responses have none: they are made when the transport asks for the next one.
 
 mod inbound;
@@ -106,7 +106,7 @@ impl Shared {
         self.waker.wake();
     }
 
-    /// Nothing is leased to the stream any more.
+    /// Nothing is leased to the stream anymore.
     fn end_leasing(&self) {
         self.is_ending.store(true, Ordering::SeqCst);
     }
@@ -123,7 +123,7 @@ pub(crate) struct Outbound {
     subscription: Arc<Subscription>,
     shared: Arc<Shared>,
     inbound: JoinHandle<()>,
-    /// What the client was told of the subscription last.
+    /// What the client was last told about the subscription.
     told: Option<SubscriptionProperties>,
     ended: bool,
     _open: Open,

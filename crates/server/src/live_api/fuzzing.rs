@@ -1,4 +1,4 @@
-//! Any bytes as what gateways send: bodies, paths, queries, where a stream shall go on.
+//! Any bytes as what gateways send: bodies, paths, queries, where a stream resumes.
 
 use http::{HeaderMap, HeaderValue};
 

@@ -20,7 +20,7 @@ pub(super) fn answer(inner: &Inner, head: &Parts) -> Result<Response<Body>> {
     let (tenant, collection) = (query.need("tenant")?, query.need("collection")?);
     collection_path(&collection)?;
     let summary = inner.api.live().interest(&tenant, &collection);
-    // Versions begin anew with the server, and an old answer must not be taken for a new one.
+    // Versions restart with the server, and an old answer must not be mistaken for a new one.
     let tag = format!("\"{}-{}\"", inner.started.0, summary.version);
     let has_it = head.headers.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag));
     let mut answer = match has_it {

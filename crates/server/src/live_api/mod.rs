@@ -57,7 +57,7 @@ struct Inner {
     api: Api,
     pace: Pace,
     phase: watch::Receiver<Phase>,
-    /// When this server started: versions of summaries begin anew then.
+    /// When this server started: versions of summaries restart then.
     started: Timestamp,
 }
 

@@ -17,7 +17,7 @@ impl Query {
         for pair in wire::rest::query(text.unwrap_or_default()) {
             let (name, value) = pair?;
             if !known.contains(&name.as_str()) {
-                let problem = format!("unknown parameter, there are {}", known.join(", "));
+                let problem = format!("unknown parameter, expected one of {}", known.join(", "));
                 let shown: String = name.chars().take(64).collect();
                 return Err(Fault::argument(shown, problem));
             }

@@ -24,7 +24,7 @@ pub(super) fn registration(body: Option<Value>) -> Result<Request> {
     Ok(request)
 }
 
-/// The registrations of a batch, each to be read by itself.
+/// The registrations of a batch, each to be read on its own.
 pub(super) fn batch(body: Option<Value>) -> Result<Vec<Value>> {
     one_list(body, "subscriptions")
 }
@@ -57,7 +57,7 @@ fn clauses(list: Vec<Value>) -> Result<Vec<Clause>> {
 fn clause(index: usize, value: Value) -> Result<Clause> {
     let place = |name: &str| format!("filters[{index}].{name}");
     let Value::Object(mut members) = value else {
-        let problem = "expected an object of field, op and value";
+        let problem = "expected an object with field, op and value";
         return Err(Fault::filter(format!("filters[{index}]"), problem));
     };
     let mut text = |name: &str| match members.remove(name) {
@@ -70,7 +70,7 @@ fn clause(index: usize, value: Value) -> Result<Clause> {
         return Err(Fault::filter(place("value"), "is required; null is a value too"));
     };
     match members.keys().next() {
-        Some(other) => Err(Fault::filter(place(other), "unknown, there are field, op and value")),
+        Some(other) => Err(Fault::filter(place(other), "unknown, expected field, op or value")),
         None => Ok(Clause { field, op, value: value.to_string() }),
     }
 }

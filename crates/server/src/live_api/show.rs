@@ -39,7 +39,7 @@ pub(super) fn renewed(id: &str, expires: Timestamp) -> Value {
     json!({"subscriptionId": id, "expiresAt": show_time(expires)})
 }
 
-/// What is known of a subscription.
+/// What is known about a subscription.
 pub(super) fn view(live: &LiveView) -> Value {
     let LiveView { view, filter } = live;
     let mut shown = json!({

@@ -31,7 +31,7 @@ const INCOMING_BYTES_MAX: usize = 4 << 10;
 const READ_BYTES: usize = 4 << 10;
 /// Bytes that are gathered before they are written.
 const WRITE_BYTES: usize = 16 << 10;
-/// Bytes of one part of a message. A socket keeps for ever what the longest part took.
+/// Bytes of one part of a message. A socket never frees what the longest part took.
 const PART_BYTES: usize = 16 << 10;
 /// A gateway that was not heard of for so many heartbeats is gone.
 const SILENT_HEARTBEATS_MAX: u32 = 3;
@@ -189,10 +189,10 @@ async fn feed(socket: &mut Socket, room: &mut Room, frame: &LiveFrame) -> Result
 /// What to say when the stream has ended.
 fn ended(phase: &watch::Receiver<Phase>) -> CloseFrame {
     if *phase.borrow() == Phase::Serving {
-        let reason = "another stream of the gateway has taken its place";
+        let reason = "replaced by another stream of the gateway";
         return close_frame(CloseCode::Policy, reason);
     }
-    close_frame(CloseCode::Away, "the server stops; connect again")
+    close_frame(CloseCode::Away, "the server is stopping; reconnect")
 }
 
 fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {

@@ -22,15 +22,15 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// What a stream of events is.
 pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Where the stream shall begin. `Last-Event-ID` knows better than the address, which is the same
-/// each time a client connects again.
+/// Where the stream starts. `Last-Event-ID` knows better than the address, which is the same each
+/// time a client connects again.
 pub(super) fn start(query: Option<&str>, headers: &HeaderMap) -> Result<LiveStart> {
     let mut query = Query::read(query, &["sequence", "topic", "offset"])?;
     let sequence = query.number("sequence")?;
     let offset = query.number("offset")?.map(Offset);
     let topic = query.take("topic").map(|name| TopicName::parse("topic", &name)).transpose()?;
     if sequence.is_some() && offset.is_some() {
-        return Err(Fault::argument("offset", "a stream begins at a sequence or at an offset"));
+        return Err(Fault::argument("offset", "give a sequence or an offset, not both"));
     }
     if topic.is_some() && offset.is_none() {
         return Err(Fault::argument("offset", "is required with a topic"));

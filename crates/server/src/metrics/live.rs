@@ -7,7 +7,7 @@ use super::table::{self, Metric};
 use super::text::{Value, Writer};
 use super::{gauge, label};
 
-/// Gateways, and tenants, with series of their own, at most. There is none by collection: there
+/// Gateways, and tenants, with their own series, at most. There is none by collection: there
 /// may be as many as documents.
 const OWN_MAX: usize = 100;
 

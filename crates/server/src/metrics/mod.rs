@@ -31,7 +31,7 @@ use series::{Item, Series};
 use table::Metric;
 use text::{Value, Writer};
 
-/// What is known of the server from its start on.
+/// What is known about the server from its start on.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) started_at: Timestamp,
@@ -40,11 +40,11 @@ pub(crate) struct Facts {
     pub(crate) recovered: u64,
     /// The folder of the data; `None` = it is not on disk.
     pub(crate) folder: Option<PathBuf>,
-    /// How many subscriptions, and topics, have series of their own, at most.
+    /// How many subscriptions, and topics, have their own series, at most.
     pub(crate) own_max: usize,
 }
 
-/// Says of a subscription whether it must have series of its own.
+/// Says of a subscription whether it must have its own series.
 pub(crate) type IsPinned = dyn Fn(&SubscriptionName) -> bool + Send + Sync;
 
 /// The metrics of a server.
@@ -52,7 +52,7 @@ pub(crate) struct Metrics {
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
     facts: Facts,
-    /// StreamingPull calls that are open.
+    /// Open StreamingPull calls.
     open_streams: Arc<AtomicU64>,
     connections: Connections,
     is_pinned: Box<IsPinned>,
@@ -61,7 +61,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// `is_pinned` says which subscriptions have series of their own whatever the bound.
+    /// `is_pinned` says which subscriptions have their own series whatever the bound.
     pub(crate) fn new(
         broker: Arc<Broker>,
         clock: Arc<dyn Clock>,
@@ -74,7 +74,7 @@ impl Metrics {
         Self { broker, clock, facts, open_streams, connections, is_pinned, subscriptions, topics }
     }
 
-    /// The whole text. What has to wait for the disk does so on a thread of its own.
+    /// The whole text. What has to wait for the disk does so on a separate thread.
     pub(crate) async fn text(self: &Arc<Self>, format: Format) -> std::io::Result<String> {
         self.broker.refresh_figures().await;
         let metrics = Arc::clone(self);
@@ -115,7 +115,7 @@ impl Metrics {
         write_pushing(out, &rows, &classes);
     }
 
-    /// One row for each that has series of its own, one for all others, and the classes of
+    /// One row for each that has its own series, one for all others, and the classes of
     /// attempts.
     fn rows(&self, figures: &[SubscriptionFigures]) -> (Vec<Row>, Vec<&'static str>) {
         let items: Vec<_> = figures

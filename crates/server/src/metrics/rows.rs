@@ -7,7 +7,7 @@ use broker::{FifoFigures, HistogramSnapshot, SubscriptionFigures};
 use super::table::{self, Metric};
 use super::text::Value;
 
-/// The label of all that have no series of their own.
+/// The label of all that have no series.
 pub(super) const OTHER: &str = "other";
 
 /// The counters of a row that are not of pushing, and where they are in it.
@@ -82,7 +82,7 @@ pub(super) struct Row {
 struct LaneFigures {
     blocked: u64,
     halted: u64,
-    /// `None` of a FIFO subscription, which has a metric of its own.
+    /// `None` of a FIFO subscription, which has its own metric.
     blocked_for: Option<Duration>,
 }
 

@@ -1,8 +1,8 @@
-//! Who has series of its own. Labels are bounded: so many have, by how active they are, and all
+//! Who has its own series. Labels are bounded: so many have, by how active they are, and all
 //! others are added up as one.
 //!
 //! A counter never goes backwards, though some come and go: what the others count is the sum of
-//! what was added while they had no series of their own. One that gets its own begins there with
+//! what was added while they had no series. One that gets its own begins there with
 //! all it ever counted; one that loses it adds to the others what it counts from then on.
 
 use std::cmp::Reverse;
@@ -26,7 +26,7 @@ pub(super) struct Item<K> {
     pub(super) is_pinned: bool,
 }
 
-/// Who has series of its own, and what the others counted.
+/// Who has its own series, and what the others counted.
 #[derive(Debug)]
 pub(super) struct Series<K> {
     own_max: usize,
@@ -58,7 +58,7 @@ impl<K: Clone + Eq + Hash> Series<K> {
         Self { own_max, known: HashMap::new(), others: Vec::new() }
     }
 
-    /// Looks at all that there are; whether each has series of its own.
+    /// Looks at all that there are; whether each has its own series.
     pub(super) fn update(&mut self, items: &[Item<K>], now: Moment) -> Vec<bool> {
         let mut candidates: Vec<_> =
             items.iter().enumerate().map(|(at, item)| self.candidate(at, item, now)).collect();
@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash> Series<K> {
         candidates.iter().map(|candidate| candidate.has_own).collect()
     }
 
-    /// What all without series of their own counted.
+    /// What all without their own series counted.
     pub(super) fn others(&self) -> &[u64] {
         &self.others
     }
@@ -147,7 +147,7 @@ fn set_own(candidates: &mut [Candidate], at: usize, has_own: bool) {
     }
 }
 
-/// What was counted since `before`. One that counts less than before began anew, under its old
+/// What was counted since `before`. One that counts less than before was recreated, under its old
 /// name.
 fn since(counters: &[u64], before: &[u64]) -> Vec<u64> {
     let pairs = || counters.iter().zip(before.iter().copied().chain(std::iter::repeat(0)));

@@ -76,52 +76,52 @@ macro_rules! metrics {
 
 metrics! {
     BACKLOG_MESSAGES = Gauge, "postrider_backlog_messages", "", SUBSCRIPTION,
-        "Messages not yet acked; those not read yet that a filter will pass over count too.";
+        "Messages not yet acked, including unread ones that a filter will skip.";
     BACKLOG_BYTES = Gauge, "postrider_backlog_bytes", "bytes", SUBSCRIPTION,
-        "About how many bytes the backlog is: its messages times the topic's average.";
+        "Approximate size of the backlog: its messages times the topic's average size.";
     OLDEST_UNACKED_AGE = Gauge, "postrider_oldest_unacked_age_seconds", "seconds", SUBSCRIPTION,
-        "How long ago the oldest message of the backlog was published; 0 without a backlog.";
+        "Age of the oldest message in the backlog; 0 without a backlog.";
     OUTSTANDING = Gauge, "postrider_outstanding_messages", "", SUBSCRIPTION,
-        "Messages handed to consumers and not yet settled.";
+        "Messages delivered to consumers and not yet settled.";
     DELIVERIES = Counter, "postrider_deliveries", "", SUBSCRIPTION,
-        "Messages handed to consumers or endpoints, repetitions included.";
-    ACKS = Counter, "postrider_acks", "", SUBSCRIPTION, "Acks that counted.";
+        "Messages delivered to consumers or endpoints, including repeats.";
+    ACKS = Counter, "postrider_acks", "", SUBSCRIPTION, "Acks that took effect.";
     NACKS = Counter, "postrider_nacks", "", SUBSCRIPTION,
-        "Deliveries that failed by a nack or by what an endpoint answered.";
+        "Deliveries that failed with a nack or an endpoint's response.";
     EXPIRIES = Counter, "postrider_expiries", "", SUBSCRIPTION,
         "Deliveries whose ack deadline passed.";
     PUSH_ATTEMPTS = Counter, "postrider_push_attempts", "", CLASS,
-        "Attempts to push a message, by what came of them.";
+        "Attempts to push a message, by result.";
     PUSH_LATENCY = Histogram, "postrider_push_latency_seconds", "seconds", SUBSCRIPTION,
-        "How long requests to the endpoint took, failed ones included.";
+        "How long requests to the endpoint took, including failed ones.";
     PUSH_WINDOW = Gauge, "postrider_push_window", "", SUBSCRIPTION,
-        "Requests the endpoint is sent at a time, at most.";
+        "The most requests the endpoint gets at a time.";
     DEAD_LETTERS = Counter, "postrider_dead_letters", "", SUBSCRIPTION,
         "Exhausted messages that went to the dead letter topic.";
     DEAD_LETTERS_WAITING = Gauge, "postrider_dead_letters_waiting", "", SUBSCRIPTION,
-        "Dead letters that came from the subscription and that nobody has dealt with.";
+        "Dead letters from the subscription that nobody has handled.";
     DROPPED = Counter, "postrider_dropped_messages", "", SUBSCRIPTION,
-        "Exhausted messages that were dropped, for want of a dead letter policy.";
+        "Exhausted messages dropped because there is no dead letter policy.";
     FIFO_QUEUE_DEPTH = Gauge, "fifo_subscription_queue_depth", "", FIFO,
-        "Messages that wait in a FIFO subscription.";
+        "Messages waiting in a FIFO subscription.";
     FIFO_BLOCKED = Gauge, "fifo_subscription_blocked_duration_seconds", "seconds", FIFO,
-        "For how long the message in front of a FIFO subscription has failed; 0 if it has not.";
+        "How long the first message of a FIFO subscription has been failing; 0 if it is not.";
     FIFO_ATTEMPTS = Gauge, "fifo_subscription_current_retry_count", "", FIFO,
-        "How often the message in front of a FIFO subscription has failed.";
+        "How often the first message of a FIFO subscription has failed.";
     LANES_BLOCKED = Gauge, "postrider_lanes_blocked", "", SUBSCRIPTION,
-        "Lanes that wait for something other than consumers, halted ones included.";
+        "Lanes waiting for something other than consumers, including halted ones.";
     LANES_HALTED = Gauge, "postrider_lanes_halted", "", SUBSCRIPTION,
-        "Lanes that wait for an operator: release or skip the message that stops them.";
+        "Lanes waiting for an operator to release or skip their first message.";
     LANE_BLOCKED = Gauge, "postrider_lane_blocked_seconds", "seconds", SUBSCRIPTION,
-        "For how long the worst lane of a key has failed; 0 if none does.";
+        "How long the longest-failing lane has been failing; 0 if none is.";
     PAUSED = Gauge, "postrider_paused", "", SUBSCRIPTION,
         "1 while the subscription is paused, else 0.";
     ENDPOINT_LEFT_ALONE = Gauge, "postrider_endpoint_left_alone", "", SUBSCRIPTION,
-        "1 while the endpoint is sent nothing, or one request that tries; else 0.";
+        "1 while the endpoint gets nothing, or one request to check it; else 0.";
     BACKING_OFF = Gauge, "postrider_backing_off", "", SUBSCRIPTION,
-        "Messages, or lanes of them, that wait for a backoff to end.";
+        "Messages, or lanes, waiting for a backoff to end.";
     ALERTS = Gauge, "postrider_alerts", "", ALERT,
-        "Subscriptions with which something is wrong, by rule, severity and state.";
+        "Subscriptions with an alert, by rule, severity and state.";
     PUBLISHED_MESSAGES = Counter, "postrider_published_messages", "", TOPIC,
         "Messages published to the topic, dead letters included.";
     PUBLISHED_BYTES = Counter, "postrider_published_bytes", "bytes", TOPIC,
@@ -129,69 +129,69 @@ metrics! {
     COMMIT_LATENCY = Histogram, "postrider_commit_latency_seconds", "seconds", SERVER,
         "How long a commit group took to be written and synced.";
     GROUP_MESSAGES = Histogram, "postrider_commit_group_messages", "", SERVER,
-        "Messages in a commit group; none where it only carried acks.";
+        "Messages in a commit group; 0 if it only had acks.";
     GROUP_BYTES = Histogram, "postrider_commit_group_bytes", "bytes", SERVER,
         "Bytes of a commit group.";
     LIVE_REGISTERED = Counter, "postrider_live_subscriptions", "", SERVER,
         "Live subscriptions registered; renewals do not count.";
     LIVE_ACTIVE = Gauge, "postrider_live_subscriptions_active", "", SERVER,
-        "Live subscriptions there are now.";
+        "Current live subscriptions.";
     LIVE_EXPIRED = Counter, "postrider_live_subscriptions_expired", "", SERVER,
-        "Live subscriptions that expired for want of a heartbeat.";
+        "Live subscriptions that expired without a heartbeat.";
     LIVE_UNREGISTERED = Counter, "postrider_live_subscriptions_unregistered", "", SERVER,
         "Live subscriptions that were removed.";
     LIVE_BY_GATEWAY = Gauge, "postrider_live_subscriptions_by_gateway", "", GATEWAY,
-        "Live subscriptions of the gateways with the most; all other gateways are under other.";
+        "Live subscriptions of the largest gateways; the rest are under other.";
     LIVE_BY_TENANT = Gauge, "postrider_live_subscriptions_by_tenant", "", TENANT,
-        "Live subscriptions of the tenants with the most; all other tenants are under other.";
+        "Live subscriptions of the largest tenants; the rest are under other.";
     LIVE_REGISTRATION_TIME = Histogram, "postrider_live_registration_duration_seconds", "seconds",
-        SERVER, "How long registrations took, refused ones included.";
+        SERVER, "How long registrations took, including refused ones.";
     LIVE_REGISTRATION_ERRORS = Counter, "postrider_live_registration_errors", "", SERVER,
         "Registrations that were refused.";
     LIVE_RENEWAL_TIME = Histogram, "postrider_live_renewal_duration_seconds", "seconds", SERVER,
-        "How long heartbeats took, refused ones included.";
+        "How long heartbeats took, including refused ones.";
     LIVE_RENEWAL_ERRORS = Counter, "postrider_live_renewal_errors", "", SERVER,
         "Heartbeats that were refused.";
     LIVE_STREAMS = Gauge, "postrider_live_streams", "", SERVER,
-        "Streams of gateways that are open.";
+        "Open gateway streams.";
     LIVE_MESSAGES = Counter, "postrider_live_messages", "", SERVER,
         "Messages that were matched against live subscriptions.";
     LIVE_UNREADABLE = Counter, "postrider_live_unreadable_messages", "", SERVER,
-        "Of these, those whose data was looked into and is not JSON, or longer than 1 MiB.";
+        "Of these, those whose data was needed and is not JSON, or is longer than 1 MiB.";
     LIVE_FRAMES = Counter, "postrider_live_frames", "", SERVER,
-        "Frames made for gateways, one for each message and gateway.";
+        "Frames for gateways, one per message and gateway.";
     LIVE_RESYNCS = Counter, "postrider_live_resyncs", "", SERVER,
-        "Times that frames were lost to a gateway, and it was told to fetch anew.";
+        "Times a gateway lost frames and was told to resync.";
     LIVE_BUFFER = Gauge, "postrider_live_buffer_bytes", "bytes", SERVER,
-        "About how many bytes the frames take that are kept for gateways.";
+        "Approximate size of the frames kept for gateways.";
     LOG_BYTES = Gauge, "postrider_log_bytes", "bytes", SERVER,
         "Bytes of the write-ahead log in use; with the memory engine, of all messages kept.";
     DISK_USED = Gauge, "postrider_disk_used_bytes", "bytes", SERVER,
-        "Disk space the data folder takes up, what is set aside included.";
+        "Disk space used by the data folder, including reserved space.";
     DISK_FREE = Gauge, "postrider_disk_free_bytes", "bytes", SERVER,
-        "Disk space left where the data folder is.";
+        "Free space on the data folder's disk.";
     DISK_TOTAL = Gauge, "postrider_disk_total_bytes", "bytes", SERVER,
-        "Size of the disk where the data folder is.";
+        "Size of the data folder's disk.";
     MEMORY = Gauge, "postrider_memory_resident_bytes", "bytes", SERVER,
-        "Memory of the process that is in use.";
+        "Resident memory of the process.";
     OPEN_STREAMS = Gauge, "postrider_open_streams", "", SERVER,
-        "StreamingPull calls that are open.";
+        "Open StreamingPull calls.";
     ENDED_CONNECTIONS = Counter, "postrider_unread_connections_ended", "", SERVER,
-        "Connections that were ended: they did not read their answers while others waited for memory.";
+        "Connections closed because they did not read while others waited for memory.";
     CLOCK_AHEAD = Gauge, "postrider_clock_ahead_seconds", "seconds", SERVER,
-        "How far the clock is ahead while retention and expiry are suspended for it; 0 = not.";
+        "How far the clock is ahead while retention and expiry are suspended; 0 if they are not.";
     LOG_STUCK = Gauge, "postrider_log_stuck_seconds", "seconds", SERVER,
-        "For how long the write-ahead log could not be emptied; 0 = it can be.";
-    TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics there are, without the server's own.";
-    SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions there are.";
+        "How long the write-ahead log could not be emptied; 0 if it can be.";
+    TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics, not counting the server's own.";
+    SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,
-        "How long the store took to be opened at the start.";
+        "How long it took to open the store at startup.";
     RECOVERED = Gauge, "postrider_recovered_messages", "", SERVER,
-        "Messages that were replayed from the log at the start.";
+        "Messages replayed from the log at startup.";
     START_TIME = Gauge, "postrider_start_time_seconds", "seconds", SERVER,
         "When the server started, in seconds since 1970.";
     BUILD_INFO = Gauge, "postrider_build_info", "", VERSION,
-        "Always 1; the version and the commit it was built from are in the label.";
+        "Always 1; the label has the version and commit.";
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use super::admission::Connections;
 /// is at the one after the next, has been there for this long at least.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// What each that waits shall find at least when connections are ended.
+/// The least that each waiter must find when connections are closed.
 const WAITING_BYTES: usize = 256 << 10;
 
 /// What a part of an answer takes besides its bytes, about: places in the lists of the transport.
@@ -152,7 +152,7 @@ impl Answers {
         }
     }
 
-    /// Puts somebody into the queue who has to look again afterwards.
+    /// Puts someone into the queue who has to look again afterwards.
     fn enqueue(&self, rank: Rank, waker: &Waker) {
         let mut queue = self.queue.lock();
         queue.has_waited = true;
@@ -160,7 +160,7 @@ impl Answers {
         self.waiting.store(queue.wakers.len(), SeqCst);
     }
 
-    /// Takes somebody out of the queue; `None` if it was woken already.
+    /// Takes someone out of the queue; `None` if it was woken already.
     fn take_out(&self, rank: Rank) -> Option<Waker> {
         let mut queue = self.queue.lock();
         let waker = queue.wakers.remove(&rank);
@@ -197,7 +197,7 @@ impl Answers {
             tracing::warn!(
                 connections = chosen.len(),
                 bytes = unread,
-                "connections ended: they do not read their answers, and others wait for memory \
+                "connections closed: they do not read while others wait for memory \
                  (limits.answer_memory)"
             );
         }
@@ -440,7 +440,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // If it was woken and does not come any more, another one can.
+        // If it was woken and does not come anymore, another one can.
         if let Some(rank) = self.rank
             && !self.leave(rank)
         {

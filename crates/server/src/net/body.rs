@@ -18,13 +18,13 @@ use super::framing::{Gather, Messages, Surplus};
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum Broken {
     /// The client paused for too long.
-    #[error("the body of the request stopped coming")]
+    #[error("the request body stopped arriving")]
     Stalled,
     /// The client took too long for all of it.
-    #[error("the body of the request took too long to come (limits.body_deadline)")]
+    #[error("the request body took too long to arrive (limits.body_deadline)")]
     Late,
     /// The client sent more than one request.
-    #[error("the call takes one request, and more than one came")]
+    #[error("the call takes one request, but more arrived")]
     Surplus,
     /// There is no memory for it.
     #[error(transparent)]
@@ -55,7 +55,7 @@ enum Use {
     /// They are read as they are.
     Plain,
     /// They are one message of gRPC, which is held back until the body has ended: what is built of
-    /// it shall not wait for a client that does not end.
+    /// it must not wait for a client that does not finish.
     Call(Gather),
     /// They are messages of gRPC for as long as both sides like. The transport keeps room for the
     /// largest, so that it is charged; and the stream with it.

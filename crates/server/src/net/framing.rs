@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A message of so many bytes with its prefix.
+    /// A message of this many bytes with its prefix.
     fn message(length: u8) -> Vec<u8> {
         let mut bytes = vec![0, 0, 0, 0, length];
         bytes.extend((0..length).map(|_| 7));

@@ -1,7 +1,7 @@
 //! The port: accepting connections, telling HTTP/1 from HTTP/2, and cutting off who is too slow.
 //!
 //! Our own loop, because the usual ones set no timers: a client that sends nothing, half a header
-//! or half an HTTP/2 preface would keep its connection for ever.
+//! or half an HTTP/2 preface would keep its connection forever.
 
 mod admission;
 mod answered;
@@ -79,7 +79,7 @@ pub(crate) async fn serve<F: Front>(
             Err(error) => {
                 // Said once, not with every try.
                 if !std::mem::replace(&mut is_failing, true) {
-                    tracing::warn!(%error, "cannot accept connections; they wait");
+                    tracing::warn!(%error, "cannot accept connections; they have to wait");
                 }
                 tokio::select! {
                     () = tokio::time::sleep(ACCEPT_PAUSE) => {}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What the protocol grants every connection.
 const FLOOR: usize = 65_535;
 
-/// What one connection gets at most: a publish of many messages shall not wait for its window.
+/// What one connection gets at most: a publish of many messages should not wait for its window.
 const CEILING: usize = 4 << 20;
 
 /// A new connection gets one in so many of the bytes that are left, so that the first ones get

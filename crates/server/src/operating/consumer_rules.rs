@@ -1,4 +1,4 @@
-//! The rules for programs that write Firestore (`postrider materialize`): a group of their own in
+//! The rules for programs that write Firestore (`postrider materialize`): their own group in
 //! the rule file, because another program shows their metric.
 
 use std::fmt::Write;
@@ -53,8 +53,8 @@ fn rules() -> [ConsumerRule; 3] {
             TRANSIENT_CODES.join("|")
         ),
         lasting: Some(LASTING),
-        summary: "Firestore is saturated or away",
-        description: "errors a minute that may go away by themselves: {{ $value | humanize }}",
+        summary: "Firestore is overloaded or unreachable",
+        description: "transient errors per minute: {{ $value | humanize }}",
     };
     let permission = ConsumerRule {
         name: "firestore_permission",
@@ -65,9 +65,8 @@ fn rules() -> [ConsumerRule; 3] {
             CONFIG_CODES.join("|")
         ),
         lasting: None,
-        summary: "Firestore does not let the consumer write",
-        description: "refusals that stay until somebody puts the set-up right: \
-                      {{ $value | humanize }}",
+        summary: "Firestore refuses the consumer's writes",
+        description: "refusals that last until someone fixes the setup: {{ $value | humanize }}",
     };
     [transient("warning", 5), transient("critical", 20), permission]
 }

@@ -89,7 +89,7 @@ fn backlog() -> Vec<Panel> {
     let firing = format!("sum by (rule, severity) ({alerts}{{state=\"firing\"}})");
     vec![
         Panel {
-            title: "Alerts that fire".to_owned(),
+            title: "Firing alerts".to_owned(),
             unit: "short",
             queries: vec![(firing, "{{rule}} {{severity}}".to_owned())],
         },
@@ -124,14 +124,14 @@ fn push() -> Vec<Panel> {
 
 fn letters() -> Vec<Panel> {
     vec![
-        now("Dead letters that wait", &table::DEAD_LETTERS_WAITING),
+        now("Dead letters waiting", &table::DEAD_LETTERS_WAITING),
         rate("Dead letters", &table::DEAD_LETTERS),
         rate("Dropped messages", &table::DROPPED),
-        now("FIFO: messages that wait", &table::FIFO_QUEUE_DEPTH),
+        now("FIFO: messages waiting", &table::FIFO_QUEUE_DEPTH),
         now("FIFO: blocked for", &table::FIFO_BLOCKED),
         now("FIFO: failed attempts of the first", &table::FIFO_ATTEMPTS),
         now("Lanes blocked", &table::LANES_BLOCKED),
-        now("Lanes that wait for an operator", &table::LANES_HALTED),
+        now("Lanes waiting for an operator", &table::LANES_HALTED),
         now("Lanes: blocked for", &table::LANE_BLOCKED),
     ]
 }
@@ -194,7 +194,7 @@ pub(super) fn write() -> String {
     let dashboard = json!({
         "title": "Postrider",
         "uid": "postrider",
-        "description": "Made from the tables of metrics and alerts in the program: change those.",
+        "description": "Generated from the program's tables of metrics and alerts: change those.",
         "schemaVersion": 38,
         "version": 1,
         "editable": true,

@@ -65,7 +65,7 @@ fn condition(level: &Level) -> String {
             "the clock is ahead by more than 1h, and retention and expiry are suspended".to_owned()
         }
         Measure::LogStuck => {
-            "progress could not be saved or room made in the log, three times in a row".to_owned()
+            "saving progress or freeing log space failed three times in a row".to_owned()
         }
     }
 }

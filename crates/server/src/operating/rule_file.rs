@@ -13,7 +13,7 @@ use crate::metrics::table::{
 };
 
 const HEAD: &str = "\
-# The server's own rules of alerts, for Prometheus. Made from the table in the program: change that.
+# The server's alert rules, for Prometheus. Generated from the table in the program: change that.
 # docs/operating/alerts.md says what each means and what to do.
 groups:
   - name: postrider
@@ -113,19 +113,16 @@ fn description(level: &Level) -> String {
         Measure::LaneBlocked => {
             "a lane has been blocked for {{ $value | humanizeDuration }}".to_owned()
         }
-        Measure::LanesHalted => "lanes that wait for an operator: {{ $value }}".to_owned(),
-        Measure::DeadLettersWaiting => {
-            "dead letters that nobody has dealt with: {{ $value }}".to_owned()
-        }
+        Measure::LanesHalted => "lanes waiting for an operator: {{ $value }}".to_owned(),
+        Measure::DeadLettersWaiting => "dead letters nobody has handled: {{ $value }}".to_owned(),
         Measure::DeadLettersArrived => {
-            format!("dead letters that came within {window}: {{{{ $value | humanize }}}}")
+            format!("new dead letters within {window}: {{{{ $value | humanize }}}}")
         }
-        Measure::DeadLettersGrowth => format!(
-            "dead letters that came beyond those dealt with within {window}: \
-             {{{{ $value | humanize }}}}"
-        ),
+        Measure::DeadLettersGrowth => {
+            format!("growth in unhandled dead letters within {window}: {{{{ $value | humanize }}}}")
+        }
         Measure::BacklogGrowth => {
-            format!("messages the backlog grew by within {window}: {{{{ $value | humanize }}}}")
+            format!("backlog growth within {window}: {{{{ $value | humanize }}}}")
         }
         Measure::PushesRefused => format!(
             "{{{{ $value | humanizePercentage }}}} of the pushes of {window} were answered 4xx"
@@ -135,10 +132,10 @@ fn description(level: &Level) -> String {
              not at all"
         ),
         Measure::ClockAhead => "the clock is {{ $value | humanizeDuration }} ahead of the time \
-             that passed: retention and expiry are suspended"
+                                that has passed: retention and expiry are suspended"
             .to_owned(),
         Measure::LogStuck => "the log could not be emptied for {{ $value | humanizeDuration }}: \
-             at its bound publishing is refused"
+                              when it is full, publishing is refused"
             .to_owned(),
     }
 }

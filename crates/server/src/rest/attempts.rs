@@ -1,4 +1,4 @@
-//! `/v1/{subscription}/attempts`: what became of the attempts to push messages.
+//! `/v1/{subscription}/attempts`: push attempts and their results.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ fn packing(headers: &HeaderMap) -> Result<Packing> {
         None if is("gzip") || is("x-gzip") => Ok(Packing::Gzip),
         None if is("identity") => Ok(Packing::None),
         _ => {
-            let problem = "content-encoding: a body is either packed with gzip or not at all";
+            let problem = "content-encoding: only gzip is supported";
             Err(Refusal::new(Code::InvalidArgument, problem))
         }
     }

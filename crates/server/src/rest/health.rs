@@ -139,16 +139,16 @@ pub(super) fn front_page(api: &Api, is_ready: bool) -> String {
 <li>subscriptions: {subscriptions}
 <li>messages not delivered yet: {backlog}
 <li>dead letters waiting: {letters}
-<li>lanes that wait for an operator: {halted}
+<li>lanes waiting for an operator: {halted}
 </ul>
 <h2>Where to look</h2>
 <ul>
-<li><a href="/status">/status</a>: figures, what does not work, what to put right
+<li><a href="/status">/status</a>: figures, problems, what to fix
 <li><a href="/metrics">/metrics</a>: for Prometheus
 <li><a href="/alerts">/alerts</a>: what is wrong right now
 <li><a href="/healthz">/healthz</a>, <a href="/readyz">/readyz</a>: is it up, does it take calls
 <li>/v1/projects/(project)/topics, /v1/projects/(project)/subscriptions
-<li>/v1/projects/(project)/lint: set-ups that will hurt one day
+<li>/v1/projects/(project)/lint: risky setups
 <li>/v1/(topic or subscription)/messages: look without taking
 <li>/v1/(topic or subscription)/deadLetters: what was given up, and why
 <li>/v1/(subscription)/delivery: what keeps it from delivering

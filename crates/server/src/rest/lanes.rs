@@ -43,7 +43,7 @@ impl ListRequest {
         let is_blocked_only = match read.state.as_str() {
             "" => false,
             "blocked" => true,
-            _ => return Err(Invalid::new("state", "only blocked can be asked for").into()),
+            _ => return Err(Invalid::new("state", "only blocked is supported").into()),
         };
         let page_size = match read.page_size.as_str() {
             "" => 0,

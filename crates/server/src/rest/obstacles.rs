@@ -22,7 +22,7 @@ pub(super) fn get(api: &Api, request: Value) -> Result<Value> {
     Ok(show(&api.obstacles(&request.subscription)?))
 }
 
-/// The facts; what is not in the way is left out, save what everybody asks for first.
+/// The facts; what is not in the way is left out, save what everyone asks for first.
 pub(super) fn show(obstacles: &Obstacles) -> Value {
     let waits = &obstacles.waits;
     known([

@@ -34,7 +34,7 @@ pub(super) fn find(rest: &Rest, verb: &str, path: &str) -> Result<Option<Reply>>
 }
 
 /// What does not work keeps nobody from publishing and consuming, so it is ready and says so: were
-/// it not, a server whose clock jumped would take no calls until somebody came.
+/// it not, a server whose clock jumped would take no calls until someone came.
 fn readiness(rest: &Rest) -> String {
     let degraded = rest.0.api.broker().degraded_server();
     let lines = degraded.iter().map(|one| format!("degraded: {}: {}\n", one.code, one.problem));

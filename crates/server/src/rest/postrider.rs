@@ -114,7 +114,7 @@ fn put(setting: &Entry, field: &str, value: Value, ours: &mut Document) -> Resul
     match ours.get(setting.path) {
         Some(_) if value.is_null() => Ok(()),
         Some(before) if *before != value => {
-            Err(Invalid::new(field, "does not say the same as another spelling of this setting"))
+            Err(Invalid::new(field, "conflicts with another spelling of this setting"))
         }
         _ => {
             ours.put(setting.path, value);

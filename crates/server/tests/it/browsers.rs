@@ -195,9 +195,9 @@ async fn a_page_gets_no_stream_and_ends_none() {
     // A page on this machine may open one, but not in the place of another.
     let source = browser("http://localhost:3000", "same-site", "cors", "empty");
     let said = browse(&rig, &request, &source, &["Accept: text/event-stream"], "").await;
-    assert_refused(&said, "400", "does not take its place");
+    assert_refused(&said, "400", "cannot replace it");
     let said = browse(&rig, &request, &handshake("http://localhost:3000"), &[], "").await;
-    assert_refused(&said, "400", "does not take its place");
+    assert_refused(&said, "400", "cannot replace it");
     // The stream is still there.
     assert!(own.next().await.is_some());
     assert!(own.next().await.is_some());

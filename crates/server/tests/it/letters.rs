@@ -100,7 +100,7 @@ async fn letters_are_listed_looked_at_and_replayed(rig: &Rig) {
     assert_eq!(all["replays"].as_array().unwrap().len(), 2);
     let name = done["name"].as_str().unwrap();
     let refused = rig.post(&format!("/v1/{name}:cancel"), json!({})).await;
-    assert!(refused.refused(400, "FAILED_PRECONDITION").contains("ended already"));
+    assert!(refused.refused(400, "FAILED_PRECONDITION").contains("already ended"));
 }
 
 async fn letters_are_deleted_by_number(rig: &Rig) {

@@ -71,7 +71,7 @@ fn plain(number: u64, offset: u64, class: &'static str) -> NumberedAttempt {
     NumberedAttempt { number, attempt }
 }
 
-/// Successes with these numbers, each of a message of its own.
+/// Successes with these numbers, each for its own message.
 fn successes(numbers: std::ops::Range<u64>) -> Vec<NumberedAttempt> {
     numbers.map(|number| plain(number, 1_000_000 + number, "ok")).collect()
 }

@@ -40,7 +40,7 @@ pub fn backups(folder: &Path) -> Result<Vec<KeptBackup>> {
         if let Some(name) = path.file_name().and_then(|name| name.to_str())
             && is_backup(&path)
         {
-            // One that is being removed meanwhile is not there any more.
+            // One that is being removed meanwhile is not there anymore.
             found.extend(look(name, &path).ok());
         }
     }
@@ -63,7 +63,7 @@ pub fn remove_backup(backup: &Path) -> Result<()> {
     fs::remove_dir_all(&half).map_err(unavailable)
 }
 
-/// A folder of its own with a store in it, and no link to one.
+/// A new folder with a store in it, and no link to one.
 fn is_backup(path: &Path) -> bool {
     let is_half = path.extension().is_some_and(|extension| extension == "unfinished");
     let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());

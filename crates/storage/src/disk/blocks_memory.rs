@@ -18,7 +18,7 @@ const SPARE_MAX: usize = 4;
 /// The size of a piece. What is longer, or would leave half of it empty, gets memory of its own.
 const PIECE_BYTES: usize = (1 << 20) + (128 << 10);
 
-/// Pieces that nobody uses any more.
+/// Pieces that nobody uses anymore.
 #[derive(Default)]
 pub(super) struct BlocksMemory {
     spare: Mutex<Vec<Vec<u8>>>,

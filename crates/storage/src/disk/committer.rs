@@ -124,7 +124,7 @@ impl Committer {
         let left = self.shared.queue.done(queued_bytes);
         let position = Position(self.shared.position.load(Ordering::Acquire));
         for answer in answers {
-            // Whoever asked may have gone away; the commit is durable all the same.
+            // Whoever asked may have gone away; the commit is durable anyway.
             drop(answer.send(Ok(position)));
         }
         if left < bound && left.saturating_add(queued_bytes) >= bound {

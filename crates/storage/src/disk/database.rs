@@ -57,7 +57,7 @@ pub(super) enum Meta {
     Serial,
     /// Seeds the checksums of records.
     Secret,
-    /// The first group that was written without being synced by itself; 0 = there is none.
+    /// The first group that was written without being synced on its own; 0 = there is none.
     Unsynced,
     /// Not zero in a copy that nobody has taken into use.
     Copy,
@@ -118,7 +118,7 @@ pub(super) struct Stored {
     pub lowest_file: u64,
     /// Seeds the checksums of records.
     pub secret: u64,
-    /// The first group that was written without being synced by itself; 0 = there is none.
+    /// The first group that was written without being synced on its own; 0 = there is none.
     pub unsynced: u64,
     pub topics: Vec<TopicRow>,
     pub segments: Vec<Segment>,
@@ -213,7 +213,7 @@ impl Database {
     }
 
     /// Raises and returns the count of openings, and notes the first group that will not be synced
-    /// by itself; `None` = all of them will be.
+    /// on its own; `None` = all of them will be.
     pub(super) fn raise_opens(&self, unsynced: Option<u64>) -> Result<u64> {
         self.write(|transaction| {
             let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + 1;
@@ -473,7 +473,7 @@ pub(super) fn drop_segment(
     Ok(())
 }
 
-/// Writes what is known of a topic.
+/// Writes what is known about a topic.
 pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached(
         "INSERT OR REPLACE INTO topics (id, next, low, last_time, sum)
@@ -557,7 +557,7 @@ impl From<rusqlite::Error> for Error {
 }
 
 /// Whether SQLite found the disk full. For the memory it shares with other processes, which is a
-/// file, it has a code of its own.
+/// file, it has its own code.
 pub(super) fn is_disk_full(error: &Error) -> bool {
     let Error::Database(error) = error else { return false };
     error.sqlite_error().is_some_and(|error| {
@@ -566,7 +566,7 @@ pub(super) fn is_disk_full(error: &Error) -> bool {
     })
 }
 
-/// Whether SQLite may fail to open its file for want of space: it does not always say so.
+/// Whether SQLite may fail to open its file for lack of space: it does not always say so.
 pub(super) fn may_want_space(error: &Error) -> bool {
     let Error::Database(error) = error else { return false };
     let code = error.sqlite_error_code();

@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// Descriptors that are held for the log. It opens one or two files at a time.
 const KEPT: usize = 8;
-/// How long to wait for somebody to close a file, each time and how often at most.
+/// How long to wait for someone to close a file, each time and how often at most.
 const WAIT: Duration = Duration::from_millis(50);
 const WAITS_MAX: u32 = 100;
 /// What is held: any file will do.

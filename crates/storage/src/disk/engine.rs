@@ -74,7 +74,7 @@ impl MessageLog for Store {
         let shared = Arc::clone(&self.shared);
         let (answer, receiver) = oneshot::channel();
         let thread = std::thread::Builder::new().name("log-trimmer".to_owned()).spawn(move || {
-            // The owner may have stopped waiting; the trim is done all the same.
+            // The owner may have stopped waiting; the trim is done anyway.
             drop(answer.send(trimmer::trim(&shared, keep.as_ref())));
         });
         Box::pin(async move {

@@ -47,7 +47,7 @@ impl FrameRef {
     }
 }
 
-/// A group to which nothing is added any more. Its header is still to be filled in.
+/// A group to which nothing is added anymore. Its header is still to be filled in.
 #[derive(Debug)]
 pub(super) struct Sealed {
     /// Padded to whole blocks; empty if only answers are waiting.

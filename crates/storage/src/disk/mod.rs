@@ -212,7 +212,7 @@ pub fn open(folder: &Path, options: Options) -> Result<Opened> {
         .map_err(|error| within(folder, error))
 }
 
-/// Notes in the store of `folder` that it is a copy, if somebody left word of that.
+/// Notes in the store of `folder` that it is a copy, if someone left word of that.
 fn take_for_copy(folder: &Path) -> Result<()> {
     let (word, database) = (folder.join(RESTORED), folder.join(DATABASE));
     if !word.exists() || !database.exists() {

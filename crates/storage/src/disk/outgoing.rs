@@ -147,7 +147,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Notes that no record below `to` will be found any more. What is needed of them is not
+    /// Notes that no record below `to` will be found anymore. What is needed of them is not
     /// forgotten: a gap would read as acked, so something stands in their place that reads as
     /// damaged.
     fn miss(&mut self, mover: &mut Mover<'_>, to: Offset) -> Result<()> {
@@ -289,7 +289,7 @@ impl Building {
         self.blocks.as_mut().map_or(Ok(()), |blocks| write(blocks, mover))
     }
 
-    /// What SQLite shall name.
+    /// What SQLite will name.
     pub(super) fn into_segment(self) -> Arc<Segment> {
         let marks = OnceLock::from(Arc::from(self.marks));
         Arc::new(Segment { marks, ..self.segment })

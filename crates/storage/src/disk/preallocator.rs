@@ -1,6 +1,6 @@
 //! Keeps files ready for the log, and the reserve for the day the disk is full.
 //!
-//! A thread of its own zero-fills the next log file before the current one is full: writing over
+//! A separate thread zero-fills the next log file before the current one is full: writing over
 //! written blocks needs no metadata, so a sync costs half. It sleeps unless a file is wanted, or
 //! the disk is full and has to be looked at again.
 //!
@@ -68,7 +68,7 @@ struct State {
     spenders: usize,
     /// Counts the files made, for their names.
     made: u64,
-    /// Nobody shall wait for space any more.
+    /// Nobody should wait for space anymore.
     closing: bool,
     closed: bool,
     /// The thread has panicked.
@@ -103,7 +103,7 @@ impl Preallocator {
         }
     }
 
-    /// Whether appends are refused for want of space.
+    /// Whether appends are refused for lack of space.
     pub(super) fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
     }
@@ -166,7 +166,7 @@ impl Preallocator {
     }
 
     /// Frees `bytes` of the reserve for something that must go on; if there is none, waits until
-    /// the disk may have space again. `Err` if nobody shall wait any more.
+    /// the disk may have space again. `Err` if nobody should wait anymore.
     pub(super) fn wait_for_space(&self, bytes: u64) -> Result<(), ()> {
         let mut state = self.state.lock();
         if self.release_locked(&mut state, bytes) {
@@ -179,7 +179,7 @@ impl Preallocator {
         Ok(())
     }
 
-    /// Waits for something that passes by itself. `Err` if nobody shall wait any more.
+    /// Waits for something that passes on its own. `Err` if nobody should wait anymore.
     pub(super) fn wait_a_moment(&self) -> Result<(), ()> {
         let mut state = self.state.lock();
         if state.closing {
@@ -190,7 +190,7 @@ impl Preallocator {
     }
 
     /// Until the answer is dropped, what is freed on a full disk is not taken for the reserve or
-    /// for files made ahead: somebody is about to use it.
+    /// for files made ahead: someone is about to use it.
     pub(super) fn spend(&self) -> Spending<'_> {
         self.state.lock().spenders += 1;
         Spending(self)
@@ -251,7 +251,7 @@ impl Preallocator {
         }
     }
 
-    /// Takes back a log file that is not needed any more, for reuse if it is worth it.
+    /// Takes back a log file that is not needed anymore, for reuse if it is worth it.
     pub(super) fn recycle(&self, file: &WalFile) -> io::Result<()> {
         let name = {
             let mut state = self.state.lock();

@@ -35,7 +35,7 @@ struct State {
     sealed: VecDeque<Sealed>,
     /// Whether the committer sleeps and has not been woken yet.
     asleep: bool,
-    /// Why nothing is taken any more.
+    /// Why nothing is taken anymore.
     stopped: Option<Error>,
 }
 
@@ -125,7 +125,7 @@ impl Queue {
                 (Receipt::ready(Ok(durable)), was_idle)
             }
         };
-        // A committer at work looks at the queue by itself before it sleeps.
+        // A committer at work looks at the queue on its own before it sleeps.
         if wakes && std::mem::take(&mut state.asleep) {
             self.wake.notify_one();
         }

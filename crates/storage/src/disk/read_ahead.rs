@@ -35,7 +35,7 @@ struct Begun {
 enum Part {
     Unread,
     Read(io::Result<Window>),
-    /// Somebody wanted it before its turn came.
+    /// Someone wanted it before its turn came.
     Taken,
 }
 

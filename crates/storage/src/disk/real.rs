@@ -140,7 +140,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// Names the path where somebody must put rights or places right. Other errors stay what they are:
+/// Names the path where someone must put rights or places right. Other errors stay what they are:
 /// it is decided by them what to do.
 pub(super) fn about(path: &Path, error: io::Error) -> io::Error {
     use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem};

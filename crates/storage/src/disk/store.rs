@@ -57,7 +57,7 @@ pub(super) struct Shared {
     claims: Mutex<()>,
     /// Whether this is a copy that nobody has taken into use.
     is_copy: AtomicBool,
-    /// Why nothing is written any more.
+    /// Why nothing is written anymore.
     stopped: OnceLock<Error>,
     room: Arc<Notify>,
     lock: Mutex<Option<FolderLock>>,
@@ -163,7 +163,7 @@ impl Store {
             }
         }
         drop(threads);
-        // A panicked committer leaves commits behind; nobody shall wait for them in vain.
+        // A panicked committer leaves commits behind; nobody should wait for them in vain.
         shared.queue.refuse(&closed);
         drop(shared.stopped.set(closed));
         shared.room.notify_waiters();
@@ -187,7 +187,7 @@ impl Shared {
         self.queue.commit(commit, self.preallocator.is_full(), durable)
     }
 
-    /// `Err` once nothing is written any more.
+    /// `Err` once nothing is written anymore.
     pub(super) fn check_open(&self) -> Result<()> {
         self.stopped.get().map_or(Ok(()), |error| Err(error.clone()))
     }

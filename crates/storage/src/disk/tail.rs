@@ -93,7 +93,7 @@ impl Filling {
         self.limit.records.saturating_sub(self.batch.records.len())
     }
 
-    /// Whether what is left is not worth a read of its own.
+    /// Whether what is left is not worth its own read.
     pub(super) fn is_half_full(&self) -> bool {
         let records = self.batch.records.len();
         records > 0 && (records >= self.limit.records / 2 || self.bytes >= self.limit.bytes / 2)

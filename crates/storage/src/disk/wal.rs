@@ -16,7 +16,7 @@ use super::seam::{Disk, File};
 
 /// The folder of live log files.
 pub(super) const FOLDER: &str = "wal";
-/// The folder of log files with damage, which nothing reads any more.
+/// The folder of log files with damage, which nothing reads anymore.
 pub(super) const DAMAGED_FOLDER: &str = "damaged";
 /// The folder of files that wait to become log files.
 pub(super) const FREE_FOLDER: &str = "free";

@@ -1,4 +1,4 @@
-//! Writes on a thread of its own, one write behind: while the disk works, more is gathered.
+//! Writes on a separate thread, one write behind: while the disk works, more is gathered.
 
 use std::io;
 use std::sync::Arc;

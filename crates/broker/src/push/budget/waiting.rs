@@ -11,7 +11,7 @@ const CHARGE_FIRST: u64 = 1_000_000;
 /// No endpoint is charged further ahead of the others than this, so that what it held while
 /// nobody else wanted it does not shut it out later.
 const DEBT_MAX: u64 = 30_000_000;
-/// A request moves what is expected of the next by one part of so many.
+/// A request moves what is expected of the next by one part in this many.
 const CHARGE_PARTS: u64 = 4;
 
 /// The budget's state. After each call that may free something, `grant_next` is called until it

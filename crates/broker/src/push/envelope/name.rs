@@ -1,4 +1,4 @@
-//! What a message and a request are called for ever, so that a receiver knows what it had before.
+//! What a message and a request are called forever, so that a receiver knows what it had before.
 
 use domain::delivery::Lease;
 use domain::letter::{ORIGINAL_MESSAGE_ID, ORIGINAL_SUBSCRIPTION};
@@ -25,7 +25,7 @@ const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// The id that the message had first. A replay has another id, and carries the first one on; a dead
-/// letter carries it too, and is a message of its own.
+/// letter carries it too, and is a separate message.
 fn of_message(record: &Record) -> u64 {
     let attribute = |key| message::attribute(&record.body, key).ok().flatten();
     attribute(ORIGINAL_MESSAGE_ID)

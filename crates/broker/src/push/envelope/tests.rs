@@ -151,7 +151,7 @@ fn a_message_keeps_its_webhook_id_when_it_is_replayed() {
     assert_eq!(webhook_id(&[lease(5, &plain)]), "5");
     let replayed = published(b"x", &[("original_message_id", "5")], "");
     assert_eq!(webhook_id(&[lease(900, &replayed)]), "5");
-    // A dead letter is a message of its own; and an id is a number, whoever wrote it.
+    // A dead letter is a separate message; and an id is a number, whoever wrote it.
     let subscription = ("original_subscription", "projects/p/subscriptions/s");
     let letter = published(b"x", &[("original_message_id", "5"), subscription], "");
     let odd = published(b"x", &[("original_message_id", "5\r\nx: y")], "");

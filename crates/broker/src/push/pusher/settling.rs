@@ -44,7 +44,7 @@ fn outcome_of(ended: &Ended, now: Now) -> Outcome {
     }
 }
 
-/// A message that cannot be read counts as failed; for want of a token none is to blame.
+/// A message that cannot be read counts as failed; a missing token is no message's fault.
 fn unsent(ended: &Ended, error: &Unsendable) -> Outcome {
     tracing::error!(subscription = %ended.builder.subscription.name(), %error, "cannot be sent");
     let is_to_blame = matches!(error, Unsendable::Malformed(_));

@@ -201,7 +201,7 @@ impl Connector {
         let every = u64::try_from(LOG_EVERY.as_micros()).unwrap_or(u64::MAX);
         if logged == 0 || now.saturating_sub(logged - 1) >= every {
             self.logged.store(now + 1, Ordering::Relaxed);
-            tracing::warn!(%error, "pushes wait: the system gives no more sockets");
+            tracing::warn!(%error, "pushes are waiting: the system is out of sockets");
         }
     }
 
@@ -223,7 +223,7 @@ impl Connector {
             Some(Err(error)) => Err(failed(&error.to_string())),
             None => {
                 let waited = self.connect_timeout;
-                Err(failed(&format!("the handshake was not done within {waited:?}")))
+                Err(failed(&format!("the handshake took longer than {waited:?}")))
             }
         }
     }
@@ -264,7 +264,7 @@ fn host_header(endpoint: &Endpoint) -> Result<HeaderValue, String> {
     let port = endpoint.port();
     let is_usual = port == if endpoint.is_secure() { 443 } else { 80 };
     let text = if is_usual { host.to_owned() } else { format!("{host}:{port}") };
-    HeaderValue::try_from(text).map_err(|error| format!("its host is no header: {error}"))
+    HeaderValue::try_from(text).map_err(|error| format!("its host is not a valid header: {error}"))
 }
 
 fn tls(ca_file: Option<&Path>) -> Result<TlsConnector, SenderError> {

@@ -47,7 +47,7 @@ pub(super) struct Connection {
     has_begun: Arc<AtomicBool>,
     outgoing: Outgoing,
     is_sent: bool,
-    /// Why no more of the request can go out. There may be an answer all the same.
+    /// Why no more of the request can go out. There may be an answer anyway.
     stopped: Option<io::Error>,
     read: BytesMut,
     /// How much of a head that is not whole was looked at.
@@ -55,7 +55,7 @@ pub(super) struct Connection {
     /// Interim answers to the present request.
     interim: u32,
     phase: Phase,
-    /// Kept from one request to the next: it wakes too early then, and is set anew only if so.
+    /// Kept from one request to the next: it may wake too early, and is only reset then.
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
 }
 
@@ -68,7 +68,7 @@ enum Phase {
     Ready,
     Head,
     Body(Begun),
-    /// Nothing can be sent any more.
+    /// Nothing can be sent anymore.
     Over,
 }
 

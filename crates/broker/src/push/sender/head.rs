@@ -46,7 +46,12 @@ pub(super) fn parse(read: &[u8]) -> Result<Option<Head>, BadHead> {
         Err(error) => return Err(BadHead::NotHttp(in_words(error))),
     };
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
-    let status = status.map_err(|_| BadHead::NotHttp("its status is no number from 100 to 999"))?;
+    let status = status.map_err(|_| {
+        BadHead::NotHttp(
+            "its status is not a number from 100 to \
+                                                      999",
+        )
+    })?;
     let is_old = response.version == Some(0);
     let mut said = BodyHeaders { is_kept: !is_old, ..BodyHeaders::default() };
     let mut kept = HeaderMap::new();
@@ -78,7 +83,7 @@ impl BodyHeaders {
             let is_new = self.length.is_none() || self.length == length;
             self.length = length.filter(|_| is_new);
             if self.length.is_none() {
-                return Err(BadHead::NotHttp("its content-length is no number"));
+                return Err(BadHead::NotHttp("its content-length is not a number"));
             }
         } else if is("transfer-encoding") {
             self.is_encoded = true;
@@ -124,7 +129,7 @@ fn number(value: &[u8]) -> Option<u64> {
 
 fn in_words(error: httparse::Error) -> &'static str {
     match error {
-        httparse::Error::Version => "its version is another",
+        httparse::Error::Version => "its version is not supported",
         httparse::Error::Status => "its status line cannot be read",
         httparse::Error::HeaderName => "the name of a header cannot be read",
         httparse::Error::HeaderValue => "the value of a header cannot be read",

@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// Closes some of the connections that were not used for longest: somebody wants a socket.
+    /// Closes some of the connections that were not used for longest: someone wants a socket.
     pub(super) fn make_room(&self) {
         let mut shelves = self.shelves.lock();
         let closed = shelves.make_room();

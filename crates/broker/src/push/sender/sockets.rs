@@ -63,7 +63,7 @@ impl Sockets {
         Some(SocketSlot { _permit: permit })
     }
 
-    /// Whether somebody waits for a place: then no connection is kept idle.
+    /// Whether someone waits for a place: then no connection is kept idle.
     pub(super) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) > 0
     }

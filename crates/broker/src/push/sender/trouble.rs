@@ -46,7 +46,7 @@ pub(super) fn no_address(endpoint: &Endpoint, why: &NoAddress, timeout: Duration
             no_answer(Class::Timeout, message, None)
         }
         NoAddress::Throttled => {
-            ours(format!("{host} was not looked up: too many names are being looked up"))
+            ours(format!("did not look up {host}: too many lookups are in progress"))
         }
     }
 }
@@ -54,18 +54,18 @@ pub(super) fn no_address(endpoint: &Endpoint, why: &NoAddress, timeout: Duration
 /// Others connected all the time.
 pub(super) fn throttled(endpoint: &Endpoint) -> NoAnswer {
     let host = endpoint.host();
-    ours(format!("{host} was not connected to: too many other connects hang"))
+    ours(format!("did not connect to {host}: too many other connection attempts are stuck"))
 }
 
 /// All sockets were in use all the time.
 pub(super) fn crowded(endpoint: &Endpoint) -> NoAnswer {
     let host = endpoint.host();
-    ours(format!("{host} was not connected to: all sockets for pushing are in use"))
+    ours(format!("did not connect to {host}: all sockets for pushing are in use"))
 }
 
 /// The system gives no socket.
 pub(super) fn no_socket(endpoint: &Endpoint, error: &io::Error) -> NoAnswer {
-    ours(format!("{} was not connected to: {error}", endpoint.host()))
+    ours(format!("did not connect to {}: {error}", endpoint.host()))
 }
 
 /// The guard says no.
@@ -91,14 +91,15 @@ pub(super) fn protocol(endpoint: &Endpoint, address: SocketAddr, why: &Unanswere
     let message = match why {
         Unanswered::BadHead(BadHead::TooLarge) => {
             format!(
-                "the head of the answer of {shown} is too large: 64 KiB and 100 headers are allowed"
+                "the response head of {shown} is too large: at most 64 KiB and 100 headers are \
+                 allowed"
             )
         }
         Unanswered::BadHead(BadHead::OnlyInterim) => {
-            format!("{shown} sent one interim answer (1xx) after the other, and no final one")
+            format!("{shown} kept sending interim responses (1xx) and no final one")
         }
         Unanswered::BadHead(BadHead::NotHttp(problem)) => {
-            format!("what {shown} answered is not HTTP/1.1: {problem}")
+            format!("the response of {shown} is not HTTP/1.1: {problem}")
         }
         Unanswered::Broken(error) => {
             format!("the connection to {shown} broke before an answer: {error}")

@@ -133,7 +133,7 @@ impl Store {
         Ok((name.clone(), document))
     }
 
-    /// Puts a document there as a change of its own.
+    /// Puts a document there as its own change.
     pub(super) fn put(&mut self, document: api::Document) {
         self.last += 1;
         let now = self.now();
@@ -173,7 +173,7 @@ fn number(id: &[u8]) -> Result<u64, Status> {
     id.try_into().map(u64::from_be_bytes).map_err(|_| ended())
 }
 
-/// As the service says it of a transaction that it does not know any more.
+/// As the service says it of a transaction that it does not know anymore.
 fn ended() -> Status {
     Status::invalid_argument("the referenced transaction has expired or is no longer valid")
 }

@@ -17,7 +17,7 @@ use crate::fetch;
 
 /// How long fetched keys are used before they are fetched again.
 const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
-/// A key that is not known makes the set be fetched again, but not more often than this: anybody
+/// A key that is not known makes the set be fetched again, but not more often than this: anyone
 /// can send tokens with keys that do not exist.
 const FETCH_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Keys of a set, at most.
@@ -105,7 +105,7 @@ impl KeyRing {
             },
             None => self.fetching.lock().await,
         };
-        // Somebody else may have fetched it meanwhile.
+        // Someone else may have fetched it meanwhile.
         if self.kept.lock().wants_fetch(id, now) {
             let fetched = fetch::get(url).await.map_err(|error| format!("{url}: {error}"));
             self.kept.lock().take(fetched.and_then(|body| read(&body)), now);
@@ -141,7 +141,7 @@ impl Kept {
                 None
             }
             Err(problem) => {
-                tracing::error!(problem, "the keys of tokens could not be fetched");
+                tracing::error!(problem, "could not fetch the keys for tokens");
                 Some(problem)
             }
         };

@@ -109,8 +109,8 @@ async fn a_token_that_says_something_else_is_not() {
         ("email_verified", json!(false), "another account"),
         ("exp", json!(1_799_999_000), "expired"),
         ("exp", Value::Null, "claims are broken"),
-        ("iat", json!(1_800_000_301), "not good yet"),
-        ("nbf", json!(1_800_000_301), "not good yet"),
+        ("iat", json!(1_800_000_301), "not valid yet"),
+        ("nbf", json!(1_800_000_301), "not valid yet"),
     ] {
         let mut claims = claims();
         claims[field] = value;

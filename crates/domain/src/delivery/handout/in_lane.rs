@@ -89,7 +89,7 @@ impl Handout<'_> {
         records: Vec<Record>,
         damaged: Vec<Offset>,
     ) -> Offset {
-        // At least one, or the lane would never go on; no more than the index has room for.
+        // At least one, or the lane would never continue; no more than the index has room for.
         let half = self.request.indexed_max / 2;
         let indexed_max = half.max(self.delivery.lanes.pending() + 1);
         let mut at = within.from;

@@ -16,10 +16,10 @@ pub(in crate::cli) struct List {
     of: Of,
     #[command(flatten)]
     which: Which,
-    /// Letters nobody has dealt with, those that were replayed, or both
+    /// Letters nobody has handled, replayed ones, or both
     #[arg(long, default_value = "waiting", value_parser = ["waiting", "replayed", "all"])]
     state: String,
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -33,10 +33,10 @@ pub(in crate::cli) struct Show {
     id: String,
     #[command(flatten)]
     of: Of,
-    /// Print the data alone, all of it
+    /// Print only the data, all of it
     #[arg(long, conflicts_with = "json")]
     data: bool,
-    /// With --data: print it as it is on a terminal too, though it may steer the terminal
+    /// With --data: print it unchanged even to a terminal, though it may contain control codes
     #[arg(long, requires = "data")]
     raw: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Deleting dead letters, which nobody shall do by mistake.
+//! Deleting dead letters, with a confirmation so nobody does it by mistake.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -23,11 +23,11 @@ pub(in crate::cli) struct Delete {
     /// All of them
     #[arg(long)]
     all: bool,
-    /// Letters nobody has dealt with, as list shows them, those that were replayed, or both
+    /// Letters nobody has handled, as list shows them, replayed ones, or both
     #[arg(long, default_value = "waiting", value_parser = ["waiting", "replayed", "all"],
           conflicts_with = "ids")]
     state: String,
-    /// How many there are, as a confirmation; without it you are asked
+    /// How many there are, to confirm; without it you are asked
     #[arg(long, value_name = "NUMBER", conflicts_with = "yes")]
     confirm: Option<u64>,
     /// Delete however many there are, without asking

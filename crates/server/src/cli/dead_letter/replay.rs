@@ -24,16 +24,16 @@ pub(in crate::cli) struct Replay {
     /// All of them
     #[arg(long)]
     all: bool,
-    /// Deliver to the subscription they come from only, or to everybody on its topic
+    /// Deliver only to the subscription they came from, or to every subscription on its topic
     #[arg(long, default_value = "subscription", value_parser = ["subscription", "topic"])]
     to: String,
-    /// Letters a second, at most; 0 = as fast as it goes
+    /// The most letters per second; 0 = as fast as possible
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     per_second: u32,
-    /// Replay letters that were replayed before, too
+    /// Also replay letters that were already replayed
     #[arg(long)]
     again: bool,
-    /// Start it and do not wait for its end
+    /// Start it and do not wait for it to end
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]

@@ -26,13 +26,13 @@ pub(super) fn give_up_and_replay(stage: &Stage) -> Result<(), Failure> {
     stage.say(&format!(
         "   letter {id}: given up after {attempts} attempts, {class}, last status {status}"
     ))?;
-    stage.say("   Somebody repairs the endpoint.")?;
+    stage.say("   Someone fixes the endpoint.")?;
     stage.receiver.repair("/strict");
     stage.command("dead-letter replay --subscription strict --all")?;
     replay(stage, &strict)?;
     let pushes = watch_for_replayed(stage)?;
     stage.say(&format!("   pushed {BAD:?}: 200, original_message_id={pushes}"))?;
-    stage.say("   It went to the subscription it came from, and to nobody else.")
+    stage.say("   It went only to the subscription it came from.")
 }
 
 fn set_up(stage: &Stage) -> Result<Name, Failure> {

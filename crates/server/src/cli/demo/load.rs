@@ -1,4 +1,4 @@
-//! Messages at a steady rate, for whoever wants to see figures move.
+//! Messages at a steady rate, to see the figures move.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cli::Failure;
 /// Between two rounds.
 const ROUND: Duration = Duration::from_millis(200);
 
-/// Publishes, pulls and lets some fail for so long.
+/// Publishes, pulls and lets some fail for this long.
 pub(super) fn run(stage: &Stage, time: Duration) -> Result<(), Failure> {
     stage.part("Messages at a steady rate, some of which fail")?;
     let end = stage.client.now().plus(time);

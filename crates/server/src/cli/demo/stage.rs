@@ -39,7 +39,7 @@ struct OwnServer {
 }
 
 impl Stage {
-    /// On the server that was named, or on one of its own.
+    /// On the given server, or on a temporary one.
     pub(super) fn set(at: &At, is_fast: bool) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -72,7 +72,7 @@ impl Stage {
     pub(super) fn open(&self) -> Result<(), Failure> {
         let place = match &self.own {
             Some(own) => {
-                format!("a server of its own, with its data in {}", own.folder.path().display())
+                format!("a temporary server, with its data in {}", own.folder.path().display())
             }
             None => "the server you named".to_owned(),
         };
@@ -86,7 +86,7 @@ impl Stage {
             let acked = self.receiver.acked();
             return print(&format!("{}\n", json!({"done": true, "pushed": acked})));
         }
-        self.say("\nThat was it. Next: postrider serve, postrider --help, docs/operating/.")
+        self.say("\nThat's it. Next: postrider serve, postrider --help, docs/operating/.")
     }
 
     /// Ends the endpoint and the server, if it is ours.
@@ -201,7 +201,7 @@ impl Stage {
 
 impl OwnServer {
     fn start(runtime: &Runtime) -> Result<Self, Failure> {
-        let failed = |error| Failure::failed(format!("cannot make a temporary folder: {error}"));
+        let failed = |error| Failure::failed(format!("cannot create a temporary folder: {error}"));
         let folder =
             tempfile::Builder::new().prefix("postrider-demo-").tempdir().map_err(failed)?;
         let file = folder.path().join("postrider.toml");

@@ -17,7 +17,7 @@ pub(super) fn publish_and_pull(stage: &Stage) -> Result<(), Failure> {
     stage.make(&billing, &json!({"topic": topic.as_str()}))?;
     stage.command("publish orders 'order 1' 'order 2' 'order 3'")?;
     stage.publish(&topic, "", &["order 1", "order 2", "order 3"])?;
-    stage.say("   Answered: all three are on disk, and would be after a power cut.")?;
+    stage.say("   Answered: all three are on disk and would survive a power cut.")?;
     stage.command("pull billing --ack")?;
     let received = stage.until("three messages", || {
         let pull = json!({"maxMessages": 10, "returnImmediately": true});
@@ -96,14 +96,14 @@ pub(super) fn push_fifo(stage: &Stage) -> Result<(), Failure> {
     if order != ["entry 1", "entry 2", "entry 3"] {
         return Err(Failure::failed(format!("out of order: {order:?}")));
     }
-    stage.say("   Nothing overtook the entry that failed, whatever its key.")
+    stage.say("   Nothing overtook the failed entry, whatever its key.")
 }
 
 fn acked(pushes: &[Push]) -> impl Iterator<Item = &str> {
     pushes.iter().filter(|push| push.status == 200).map(|push| push.text.as_str())
 }
 
-/// Tells of pushes as they arrive, until so many are acked; what has arrived.
+/// Reports pushes as they arrive, until this many are acked; returns what arrived.
 pub(super) fn watch(stage: &Stage, path: &str, count: usize) -> Result<Vec<Push>, Failure> {
     let mut told = 0;
     loop {

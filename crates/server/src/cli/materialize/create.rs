@@ -11,13 +11,11 @@ use crate::cli::{Failure, note, subscription};
 pub(super) fn run(source: &Source) -> Result<(), Failure> {
     let Source::Pull(source) = source else {
         return Err(Failure::usage(
-            "--create: with way = \"push\" the subscription is made on the server that pushes",
+            "--create: with way = \"push\" create the subscription on the server that pushes",
         ));
     };
     if source.is_google() {
-        return Err(Failure::usage(
-            "--create: what Google's server has is made with gcloud pubsub, not with this",
-        ));
+        return Err(Failure::usage("--create: on Google's server, use gcloud pubsub instead"));
     }
     let at = At { server: Some(source.server.clone()), ..At::default() };
     let name = at.subscription(&source.subscription)?;
@@ -29,7 +27,7 @@ pub(super) fn run(source: &Source) -> Result<(), Failure> {
     }
     let Some(topic) = &source.topic else {
         return Err(Failure::usage(format!(
-            "--create: {name} does not exist, and source.topic does not say what it is to read"
+            "--create: {name} does not exist, and source.topic is not set"
         )));
     };
     let topic = at.topic(topic)?;

@@ -76,12 +76,12 @@ fn of_file(path: &Path, max: usize) -> Result<Vec<Message>, Failure> {
 fn of_backlog(source: &Source, max: usize) -> Result<Vec<Message>, Failure> {
     let Source::Pull(source) = source else {
         return Err(Failure::usage(
-            "with way = \"push\" there is no backlog to look at: name a file with --messages",
+            "with way = \"push\" there is no backlog to read: give a file with --messages",
         ));
     };
     if source.is_google() {
         return Err(Failure::usage(
-            "Google's server cannot be looked at without leasing: name a file with --messages",
+            "Google's server cannot be read without leasing: give a file with --messages",
         ));
     }
     let at = At { server: Some(source.server.clone()), ..At::default() };

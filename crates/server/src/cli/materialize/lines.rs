@@ -9,7 +9,7 @@ use consumer::log::{ErrorsTo, Lines, Stdout, Written};
 
 use crate::cli::output::{StatusLine, harmless_lines, is_terminal};
 
-/// How often the progress line is written anew.
+/// How often the progress line is updated.
 const EVERY: Duration = Duration::from_secs(1);
 const WAYS: [&str; 2] = ["pull", "push"];
 const OUTCOMES: [&str; 5] = ["applied", "duplicate", "stale_ignored", "poison", "retry"];
@@ -19,7 +19,7 @@ const OUTCOMES: [&str; 5] = ["applied", "duplicate", "stale_ignored", "poison", 
 pub(super) enum Which {
     /// Every message.
     All,
-    /// Those that somebody must look at.
+    /// Those that someone must look at.
     Errors,
 }
 
@@ -35,8 +35,7 @@ pub(super) fn lines(which: Option<Which>) -> Arc<dyn Lines> {
     }
 }
 
-/// Writes how far it is on standard error, each second, for ever; nothing unless that is a
-/// terminal.
+/// Writes progress to standard error, each second, forever; nothing unless that is a terminal.
 pub(super) async fn show_progress(metrics: &Metrics) {
     let status = StatusLine::new();
     if !status.is_shown() {

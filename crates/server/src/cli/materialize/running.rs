@@ -82,7 +82,7 @@ async fn materialize(config: Config, which: Option<Which>) -> Result<(), Failure
         ended = &mut work => return ended,
         () = signals.next() => {}
     }
-    note("stopping: what is being handled may finish, the rest is given back");
+    note("stopping: messages being handled may finish, the rest are nacked");
     stop.send_replace(true);
     tokio::select! {
         ended = work => ended,
@@ -157,7 +157,7 @@ fn cannot_ask(source: &PullSource, error: StartError) -> Failure {
     match &error {
         StartError::Ask { status, .. } if status.code() == Code::NotFound => {
             Failure::not_found(format!(
-                "{} does not exist at {}: make it and its topic first, or let --create make them",
+                "{} does not exist at {}: create it and its topic first, or use --create",
                 source.subscription,
                 source.address()
             ))
@@ -166,22 +166,22 @@ fn cannot_ask(source: &PullSource, error: StartError) -> Failure {
     }
 }
 
-/// Nobody shall wait for messages that can never be written.
+/// Fails early instead of taking messages that can never be written.
 async fn check_access(client: &Client) -> Result<(), Failure> {
     if client.is_of_machine() {
-        note("neither an emulator nor a key file is named: asking the metadata server of Google's");
+        note("no emulator or key file is set: asking Google's metadata server");
     }
     match client.check_access().await {
         Ok(()) => Ok(()),
         Err(error) if client.is_of_machine() || error.is_lasting() => {
             Err(Failure::failed(format!(
-                "no access to Firestore: {error}; name an emulator (FIRESTORE_EMULATOR_HOST or \
+                "no access to Firestore: {error}; set an emulator (FIRESTORE_EMULATOR_HOST or \
                  firestore.emulator), or a service account's key file \
                  (GOOGLE_APPLICATION_CREDENTIALS or firestore.key_file)"
             )))
         }
         Err(error) => {
-            warn(&format!("no access to Firestore yet, trying again with each message: {error}"));
+            warn(&format!("no access to Firestore yet, retrying with each message: {error}"));
             Ok(())
         }
     }
@@ -209,7 +209,7 @@ async fn ended(stopped: &watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
-/// Shows metrics and health on a port of their own, where one is set, as long as it is polled.
+/// Shows metrics and health on their own port, where one is set, as long as it is polled.
 async fn observed(
     listen: Option<&str>,
     metrics: &Arc<Metrics>,

@@ -17,7 +17,7 @@ pub(super) struct Piece {
     pub(super) ids: Vec<u64>,
 }
 
-/// What is known of the place of a request in its lane.
+/// What is known about the place of a request in its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is in no lane.
@@ -67,7 +67,7 @@ impl Verdict {
 const REMEMBERED_MAX: usize = 100_000;
 
 /// Follows lanes by their chains alone: which message was acked, and which one came behind it. So
-/// it needs not know what the lanes are.
+/// it does not need to know what the lanes are.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// Acked messages, and the one of their lane that was acked next.
@@ -106,11 +106,11 @@ impl Order {
         }
         let Some(previous) = chain.previous else { return Verdict::First };
         if previous >= chain.sequence {
-            return Verdict::Broken(format!("it says that it comes behind {previous}"));
+            return Verdict::Broken(format!("it says it follows {previous}"));
         }
         match self.acked.get(&previous) {
             Some(None) => Verdict::InOrder,
-            Some(Some(next)) => Verdict::Broken(format!("{next} was acked behind {previous}")),
+            Some(Some(next)) => Verdict::Broken(format!("{next} was acked after {previous}")),
             None if self.refused.contains_key(&previous) => {
                 Verdict::Broken(format!("{previous} before it was not acked here"))
             }

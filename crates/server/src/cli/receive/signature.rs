@@ -4,7 +4,7 @@ use consumer::push::Verifier;
 use domain::Timestamp;
 use http::HeaderMap;
 
-/// What is known of a signature.
+/// What is known about a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// No secret was given to check with.

@@ -87,10 +87,10 @@ impl Flagged {
 
     fn help_text(&self) -> String {
         let more = match (self.form, self.flag.none) {
-            (Form::Pairs, _) => "; can be given several times".to_owned(),
-            (Form::Object, _) if !self.is_bare() => "; false ends that".to_owned(),
+            (Form::Pairs, _) => "; can be repeated".to_owned(),
+            (Form::Object, _) if !self.is_bare() => "; false turns it off".to_owned(),
             (_, "") => String::new(),
-            (_, none) => format!("; {none} ends that"),
+            (_, none) => format!("; {none} removes it"),
         };
         format!("{}{more}", self.help)
     }

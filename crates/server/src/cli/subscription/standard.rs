@@ -1,4 +1,4 @@
-//! `--standard`: the set-up that is advised for most subscriptions.
+//! `--standard`: the recommended setup for most subscriptions.
 
 use http::Method;
 use serde_json::json;
@@ -43,7 +43,7 @@ impl Scaffold {
     pub(super) fn raise(client: &Client, topic: &Name) -> Result<Self, Failure> {
         let mut scaffold = Self::default();
         let reader = topic.sibling("subscriptions", topic.id());
-        // It must outlive a long time without anybody looking.
+        // It must outlive a long time without anyone looking.
         let body = json!({"topic": topic.as_str(), "expirationPolicy": {}});
         let raised = scaffold.make(client, topic, &json!({}));
         let raised = raised.and_then(|()| scaffold.make(client, &reader, &body));
@@ -90,7 +90,7 @@ impl Scaffold {
         for name in self.made.iter().rev() {
             if let Err(problem) = client.call(Method::DELETE, &name.path(), None) {
                 let problem = client.failure(problem).problem;
-                warn(&format!("{name} was made for it and is left behind: {problem}"));
+                warn(&format!("{name} was created for it and still exists: {problem}"));
             }
         }
     }

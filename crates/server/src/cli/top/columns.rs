@@ -45,7 +45,7 @@ fn plain_cell(value: &Value) -> Cell {
     }
 }
 
-/// A number that somebody should look at once it is not zero.
+/// A number that someone should look at once it is not zero.
 fn counted(value: &Value, tone: Tone) -> Cell {
     let cell = plain_cell(value);
     if value.as_u64().unwrap_or_default() > 0 { Cell { tone, ..cell } } else { cell }

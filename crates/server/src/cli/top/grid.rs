@@ -39,9 +39,9 @@ pub(super) enum Tone {
     Dim,
     /// The line of headings.
     Heading,
-    /// Somebody should look at it.
+    /// Someone should look at it.
     Warn,
-    /// Somebody must do something.
+    /// Someone must do something.
     Bad,
 }
 
@@ -153,7 +153,7 @@ fn line(shown: &[Shown], row: usize, has_colours: bool) -> String {
     text
 }
 
-/// At most so many characters; the last says that there were more.
+/// At most this many characters; the last says that there were more.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

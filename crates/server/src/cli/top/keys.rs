@@ -24,7 +24,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 pub(super) enum Key {
     /// One that stands for a character.
     Char(char),
-    /// Ctrl-C, Ctrl-D, escape, or nobody is there any more.
+    /// Ctrl-C, Ctrl-D, escape, or nobody is there anymore.
     End,
 }
 
@@ -51,14 +51,14 @@ impl Terminal {
         self.before.is_some()
     }
 
-    /// Shows these lines in place of what was shown before.
+    /// Shows these lines instead of what was shown before.
     pub(super) fn show(&self, lines: &[String]) -> Result<(), Failure> {
         // Each line is wiped behind its end: nothing flickers.
         let text = lines.join("\x1b[K\n");
         print_bytes(format!("\x1b[H{text}\x1b[K\x1b[J").as_bytes())
     }
 
-    /// Waits so long for a key.
+    /// Waits this long for a key.
     pub(super) fn key(&self, time: Duration) -> Option<Key> {
         if self.before.is_none() {
             std::thread::sleep(time);
@@ -86,7 +86,7 @@ fn is_waiting(time: Duration) -> bool {
     poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
-/// Up to so many bytes, past any buffer, which polling would not know; none at the end.
+/// Up to this many bytes, past any buffer, which polling would not know; none at the end.
 fn read<const N: usize>() -> Vec<u8> {
     let mut bytes = [0; N];
     let count = rustix::io::read(io::stdin(), &mut bytes).unwrap_or_default();
@@ -109,7 +109,7 @@ fn pressed(bytes: &[u8]) -> Key {
     }
 }
 
-/// How much room the terminal has; none that is known where it is none.
+/// The terminal's size; unknown if there is no terminal.
 pub(super) fn room() -> Room {
     if !is_terminal() {
         return Room::default();
@@ -129,7 +129,7 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// Whether this is a job in the background: the terminal is somebody else's, and taking it would
+/// Whether this is a job in the background: the terminal is someone else's, and taking it would
 /// stop us.
 fn is_background() -> bool {
     let stdin = io::stdin();

@@ -44,7 +44,7 @@ pub(super) fn screen(view: &Value, room: Room) -> Vec<String> {
     head
 }
 
-/// The time, and what somebody should look at.
+/// The time, and what someone should look at.
 fn title(view: &Value, subscriptions: &[Value], room: Room) -> String {
     let time = harmless_line(&plain(&view["time"])).into_owned();
     let is_paused = |one: &&Value| one["delivery"]["paused"] == true;

@@ -194,7 +194,10 @@ async fn who_waits_for_other_connects_too_long_was_no_attempt() {
     fixture.clock.is_slept_for(SECOND).await;
     fixture.clock.advance(SECOND);
     let no_answer = second.await.unwrap().unwrap_err();
-    assert!(no_answer.is_ours && no_answer.message.contains("other connects"), "{no_answer:?}");
+    assert!(
+        no_answer.is_ours && no_answer.message.contains("other connection attempts"),
+        "{no_answer:?}"
+    );
     fixture.clock.advance(4 * SECOND);
     assert!(!first.await.unwrap().unwrap_err().is_ours, "that one did connect");
 }

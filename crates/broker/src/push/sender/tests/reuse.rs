@@ -157,7 +157,7 @@ async fn a_request_that_was_sent_is_not_sent_again_when_its_connection_ends() {
     }
 }
 
-/// Answers one request on each connection and ends it then, in a thread of its own: the runtime
+/// Answers one request on each connection and ends it then, in a separate thread: the runtime
 /// of the test hears of nothing while the test waits for the thread.
 fn closing() -> (SocketAddr, std::sync::mpsc::Receiver<()>) {
     use std::io::{Read, Write};

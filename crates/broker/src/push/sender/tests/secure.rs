@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 use super::peer::{Call, Peer};
 use super::*;
 
-/// An authority of its own, and a server with a certificate for `localhost` from it.
+/// An authority, and a server with a certificate for `localhost` from it.
 struct Secure {
     ca_file: NamedTempFile,
     acceptor: TlsAcceptor,

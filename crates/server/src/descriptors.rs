@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(shared(1_024, 10_000, 100), (668, 100));
         assert_eq!(shared(4, 10_000, 10_000), (1, 1));
         let lowered = Descriptors::of(Some(1_024), 100, 10_000).lowered;
-        assert_eq!(lowered, ["push.in_flight_max is 668 in place of 10000"]);
+        assert_eq!(lowered, ["push.in_flight_max is 668 instead of 10000"]);
     }
 
     #[test]

@@ -70,8 +70,7 @@ fn documented_filters_match_what_the_documentation_says() {
             &[&none, &com, &[(TAG, "en"), ("name", "com")]],
         ),
         (
-            r#"attributes:"iana.org/language_tag" AND (attributes.name = "net" OR attributes.name \
-                = "org")"#,
+            r#"attributes:"iana.org/language_tag" AND (attributes.name = "net" OR attributes.name = "org")"#,
             &[&[(TAG, ""), ("name", "net")], &[(TAG, ""), ("name", "org")]],
             &[&org, &tagged, &[(TAG, ""), ("name", "com")]],
         ),
@@ -104,8 +103,7 @@ fn documented_mistakes_are_refused_where_they_are() {
             "filter: at 12: expected a key: a string in double quotes, or letters, digits, - and _",
         ),
         (
-            r#"attributes:"iana.org/language_tag" AND attributes.name = "net" OR attributes.name \
-                = "org""#,
+            r#"attributes:"iana.org/language_tag" AND attributes.name = "net" OR attributes.name = "org""#,
             "filter: at 64: AND and OR together need parentheses around one of them",
         ),
         (
@@ -249,8 +247,8 @@ fn refusals_say_what_was_expected_and_where() {
         ("attributes.a = 'b'", 16, "expected a string in double quotes"),
         ("attributes.a == \"b\"", 15, "expected a string in double quotes"),
         ("attributes.a != ", 17, "expected a string in double quotes"),
-        ("attributes.iana.org = \"b\"", 16, "a key with '.' in it goes in double quotes"),
-        ("attributes:a/b", 13, "a key with '/' in it goes in double quotes"),
+        ("attributes.iana.org = \"b\"", 16, "a key containing '.' must be in double quotes"),
+        ("attributes:a/b", 13, "a key containing '/' must be in double quotes"),
         ("hasPrefix attributes.a, \"b\"", 11, "expected ("),
         ("hasPrefix(\"b\", attributes.a)", 11, "expected attributes"),
         ("hasPrefix(attributes:a, \"b\")", 21, "expected ."),

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_was_made_is_one_line_that_says_where() {
         let made = json!({"folder": "/b/x", "files": 4, "bytes": "1000", "seconds": 0.25});
-        let expected = "made on the machine of h:1: /b/x: 4 files, 1000 bytes, in 0.2 s\n";
+        let expected = "created on h:1: /b/x: 4 files, 1000 bytes, in 0.2 s\n";
         assert_eq!(told(&made, "h:1"), expected);
     }
 

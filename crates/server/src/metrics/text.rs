@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_text_format_of_prometheus() {
-        let expected = r#"# HELP postrider_acks_total Acks that counted.
+        let expected = r#"# HELP postrider_acks_total Acks that took effect.
 # TYPE postrider_acks_total counter
 postrider_acks_total{subscription="a\\\"b\n"} 3
 # HELP postrider_commit_latency_seconds How long a commit group took to be written and synced.

@@ -27,7 +27,7 @@ async fn what_is_broken_is_refused_as_poison_and_named() {
     let cases: [(Vec<u8>, &str); 8] = [
         (b"".to_vec(), "InvalidEnvelope: the body is not JSON"),
         (b"\xff\xfe\x00".to_vec(), "InvalidEnvelope: the body is not JSON"),
-        (b"[]".to_vec(), "InvalidEnvelope: the body is no JSON object"),
+        (b"[]".to_vec(), "InvalidEnvelope: the body is not a JSON object"),
         (b"{\"message\":null}".to_vec(), "InvalidEnvelope: message: not an object"),
         ([b"[".repeat(5_000), b"]".repeat(5_000)].concat(), "InvalidEnvelope"),
         (br#"{"message":{"messageId":"7","data":"a b"}}"#.to_vec(), "InvalidBase64"),

@@ -99,7 +99,7 @@ async fn bad_settings_are_refused_by_name_and_nothing_is_made(rig: &Rig) {
         (json!({"postrider": {"poison": "halt"}}), "postrider.poison: halt needs lanes"),
         (
             json!({"postrider": {"poison": "halt", "fifo": true}}),
-            "postrider.poison: halt needs an end of attempts",
+            "postrider.poison: halt needs a limit on attempts",
         ),
         (json!({"postrider": {"maxAttempts": 0}}), "postrider.maxAttempts"),
         (json!({"name": "projects/p/subscriptions/another"}), "name"),

@@ -119,7 +119,7 @@ def test_a_start_with_a_clock_far_ahead_expires_nothing_until_it_is_confirmed(se
     server.restart("kill")
     rest = Rest(server)
     assert cli.json("clock")["suspended"] is True, "a restart believes nothing"
-    assert "go on" in cli.ok("clock", "confirm")
+    assert "resume" in cli.ok("clock", "confirm")
     until(lambda: rest.get(f"/v1/{UNUSED}").code == 404)
     assert "nothing to confirm" in cli.ok("clock", "confirm")
     assert ready(rest) == "ready\n"

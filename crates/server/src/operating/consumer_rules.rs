@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use consumer::firestore::figures::{CONFIG_CODES, ERRORS, TRANSIENT_CODES};
 
+use super::rule_file::quoted;
+
 const HEAD: &str = "  - name: postrider-consumer\n    rules:\n";
 const PAGE: &str = "docs/operating/alerts.md";
 /// Over how long the rate of errors is taken.
@@ -26,7 +28,7 @@ pub(super) fn write(text: &mut String) -> std::fmt::Result {
     text.push_str(HEAD);
     for rule in rules() {
         writeln!(text, "      - alert: {}", rule.alert)?;
-        writeln!(text, "        expr: '{}'", rule.expression)?;
+        writeln!(text, "        expr: {}", quoted(&rule.expression))?;
         if let Some(lasting) = rule.lasting {
             writeln!(text, "        for: {lasting}")?;
         }
@@ -36,8 +38,9 @@ pub(super) fn write(text: &mut String) -> std::fmt::Result {
         writeln!(text, "          rule: {}", rule.name)?;
         writeln!(text, "          level: {}", rule.severity)?;
         writeln!(text, "        annotations:")?;
-        writeln!(text, "          summary: '{}: {{{{ $labels.job }}}}'", rule.summary)?;
-        writeln!(text, "          description: '{}'", rule.description)?;
+        let summary = format!("{}: {{{{ $labels.job }}}}", rule.summary);
+        writeln!(text, "          summary: {}", quoted(&summary))?;
+        writeln!(text, "          description: {}", quoted(rule.description))?;
         writeln!(text, "          runbook: {PAGE}#{}", rule.name)?;
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(super) fn write() -> String {
 
 fn write_level(text: &mut String, rule: &Rule, level: &Level) -> std::fmt::Result {
     writeln!(text, "      - alert: {}", alert_name(rule))?;
-    writeln!(text, "        expr: '{}'", expression(level))?;
+    writeln!(text, "        expr: {}", quoted(&expression(level)))?;
     if !level.lasting().is_zero() {
         writeln!(text, "        for: {}", show_wait(level.lasting()))?;
     }
@@ -46,8 +46,9 @@ fn write_level(text: &mut String, rule: &Rule, level: &Level) -> std::fmt::Resul
     writeln!(text, "          rule: {}", rule.name)?;
     writeln!(text, "          level: {}", level.part.as_str())?;
     writeln!(text, "        annotations:")?;
-    writeln!(text, "          summary: '{}: {{{{ $labels.{} }}}}'", rule.title, label(level))?;
-    writeln!(text, "          description: '{}'", description(level))?;
+    let summary = format!("{}: {{{{ $labels.{} }}}}", rule.title, label(level));
+    writeln!(text, "          summary: {}", quoted(&summary))?;
+    writeln!(text, "          description: {}", quoted(&description(level)))?;
     writeln!(text, "          runbook: {}", rule.name.runbook())
 }
 
@@ -138,6 +139,11 @@ fn description(level: &Level) -> String {
                               when it is full, publishing is refused"
             .to_owned(),
     }
+}
+
+/// A text as YAML has it in single quotes.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct Setting<S: 'static, C: 'static> {
     pub config: &'static str,
     /// Its flag on the command line.
     pub flag: Option<Flag>,
+    /// Whether Google's definition has no field for it, though it is in an object of Google's.
+    pub is_added: bool,
     /// Whether it is decided at creation.
     pub is_fixed: bool,
     /// Whether its value is not to be repeated in logs.
@@ -187,6 +189,7 @@ impl<S, C> Setting<S, C> {
         label: None,
         config: "",
         flag: None,
+        is_added: false,
         is_fixed: false,
         is_secret: false,
         default: "",
@@ -201,6 +204,11 @@ impl<S, C> Setting<S, C> {
     /// Whether it is in the object that is ours alone.
     pub fn is_in_our_object(&self) -> bool {
         self.path.split_once('.').is_some_and(|(object, _)| object == OURS)
+    }
+
+    /// Whether it is no field of Google's: a call over gRPC cannot give its value.
+    pub fn is_ours(&self) -> bool {
+        self.is_added || self.is_in_our_object()
     }
 
     /// How errors call it: Google's fields in snake case, ours as JSON has them.

@@ -17,11 +17,8 @@ mod warnings;
 
 use std::time::Duration;
 
-pub use change::{
-    Change, Edit, Table, check_value, is_fixed, is_not_built, is_ours, no_such_path, normal,
-};
+pub use change::{Change, Edit, Table, check_value, is_fixed, is_not_built, normal};
 pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
-pub use labels::TIMEOUT_LABEL;
 pub use policies::{DeadLetterChange, RetryChange};
 pub use push_change::{PushChange, PushRetry, SigningAsk};
 pub use settings::{Entry, NOT_BUILT, SETTINGS, Subscription, show};

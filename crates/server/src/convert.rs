@@ -19,7 +19,7 @@ use wire::pubsub;
 
 pub(crate) use schema::{View, definition_from_wire, encoding_from_wire, schema_to_wire};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
-pub(crate) use subscription::{Wanted, secret_set, subscription_to_wire};
+pub(crate) use subscription::{Wanted, secret_set, subscription_to_wire, with_spare_secret};
 pub(crate) use topic::{is_topic_unchanged, topic_change, topic_from_wire, topic_to_wire};
 
 use crate::status::{Refusal, Result};

@@ -122,6 +122,11 @@ pub fn unknown(field: &str) -> Invalid {
     Invalid::new(shown, "unknown field")
 }
 
+/// Why two spellings of one setting are refused.
+pub fn disagrees(field: &str) -> Invalid {
+    Invalid::new(field, "conflicts with another spelling of this setting")
+}
+
 /// Digits only: `parse` alone would also take a sign.
 pub fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

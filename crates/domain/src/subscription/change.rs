@@ -158,7 +158,7 @@ impl Change {
         let Some((setting, part)) = setting::named(self.table.0, path) else {
             return Err(no_such_path(path));
         };
-        let is_reachable = self.has_ours || !is_ours(setting);
+        let is_reachable = self.has_ours || !setting.is_ours();
         if setting.is_fixed || !is_reachable {
             return Err(no_such_path(path));
         }
@@ -286,12 +286,6 @@ fn is_inside(path: &str, outer: &str) -> bool {
     path != outer && is_path_of(path, outer)
 }
 
-/// Whether a setting is no field of Google's: a call over gRPC cannot give its value.
-pub fn is_ours(setting: &Entry) -> bool {
-    setting.is_in_our_object()
-        || matches!(setting.path, "push_config.timeout_seconds" | "push_config.retry_policy")
-}
-
 /// The field of Google's that only its default value is accepted for, if `path` names one.
 pub fn is_not_built(path: &str) -> Option<&'static str> {
     NOT_BUILT.into_iter().find(|known| is_path_of(path, known))
@@ -309,7 +303,7 @@ fn fixed() -> impl Iterator<Item = &'static str> {
 }
 
 /// Why `path` of an update mask is refused.
-pub fn no_such_path(path: &str) -> Invalid {
+fn no_such_path(path: &str) -> Invalid {
     let fixed: Vec<&str> = fixed().collect();
     bad_path(path, &fixed, "subscription")
 }

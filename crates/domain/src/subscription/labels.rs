@@ -19,7 +19,7 @@ use crate::validate::RESERVED_LABEL_PREFIX;
 
 /// How many seconds an endpoint has for its answer. While there is no endpoint, the label alone
 /// keeps it.
-pub const TIMEOUT_LABEL: &str = "postrider-timeout-seconds";
+pub(super) const TIMEOUT_LABEL: &str = "postrider-timeout-seconds";
 const ATTEMPTS_LABEL: &str = "postrider-max-attempts";
 
 /// What labels ask for of the settings that depend on each other; `None` = there is no such label.

@@ -142,8 +142,9 @@ impl SigningAsk {
 
 #[cfg(test)]
 mod tests {
+    use super::super::labels::TIMEOUT_LABEL;
     use super::super::tests::{dead_letters, pairs, pushing, subscription};
-    use super::super::{Change, Subscription, TIMEOUT_LABEL};
+    use super::super::{Change, Subscription};
     use serde_json::json;
 
     use super::*;

@@ -10,7 +10,7 @@ use super::push_change::{PushRetry, no_endpoint};
 use crate::error::Invalid;
 use crate::policy::RetryPolicy;
 use crate::push::{Endpoint, Form as Body, OidcToken, PushConfig};
-use crate::setting::read::{number, object, pairs, switch, text, unknown, wait};
+use crate::setting::read::{disagrees, number, object, pairs, switch, text, unknown, wait};
 use crate::setting::{Flag, Form, Part, snake};
 
 /// The parts of `push_config.no_wrapper`.
@@ -159,11 +159,6 @@ fn agree<T: PartialEq>(
         }
         (Some(_), _) => Ok(()),
     }
-}
-
-/// Why two spellings of one setting are refused.
-pub(super) fn disagrees(field: &str) -> Invalid {
-    Invalid::new(field, "conflicts with another spelling of this setting")
 }
 
 /// The config as it is shown; an empty one means pull.

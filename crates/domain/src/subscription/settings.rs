@@ -21,7 +21,7 @@ use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
 use crate::push::{BatchPush, Method, PushConfig, Signing};
 use crate::setting::read::{google_time, number_between, pairs, show_google_time, switch, text};
-use crate::setting::{Flag, Form, Part, Set, Setting, Spelling};
+use crate::setting::{Document, Flag, Form, Part, Set, Setting, Spelling};
 use crate::validate;
 
 /// An entry of the table.
@@ -369,6 +369,7 @@ pub static SETTINGS: &[Entry] = &[
         label: Some("postrider-timeout-seconds"),
         config: "push_timeout_seconds",
         flag: Some(Flag::new("timeout")),
+        is_added: true,
         default: "the ack deadline if given, else 30s",
         title: "Timeout",
         help: "How long the endpoint has to respond: 1s to 10m",
@@ -379,6 +380,7 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "push_config.retry_policy",
         form: Form::Own,
+        is_added: true,
         default: "none",
         help: "Another spelling of `retryPolicy` and `postrider.maxAttempts`",
         set: Set::Joined { whole: push_shapes::set_retry, part: None },
@@ -660,16 +662,18 @@ pub static SETTINGS: &[Entry] = &[
     },
 ];
 
-/// The document of a subscription: every setting as it is in force.
-pub fn show(table: &[Entry], subscription: &Subscription) -> crate::setting::Document {
-    let mut document = crate::setting::Document::default();
-    for setting in table {
+/// Adds the `settings` of a subscription to a document, as they are in force.
+pub fn show<'table>(
+    settings: impl IntoIterator<Item = &'table Entry>,
+    subscription: &Subscription,
+    document: &mut Document,
+) {
+    for setting in settings {
         let value = (setting.show)(subscription);
         if !value.is_null() {
             document.put(setting.path, value);
         }
     }
-    document
 }
 
 /// Checks every setting by its own rule.

@@ -197,7 +197,8 @@ fn every_setting_that_is_shown_can_be_given_again() {
         ..dead_letters("projects/p/topics/dead", 7)
     };
     for one in [subscription(), pushing(), given] {
-        let document = show(SETTINGS, &one);
+        let mut document = Document::default();
+        show(SETTINGS, &one, &mut document);
         let again = Change::creating(&document).unwrap().apply(&subscription()).unwrap();
         // The deadline is shown, and so it is given.
         assert_eq!(again, Subscription { is_ack_deadline_given: true, ..one });

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::setting::{Document, Form, Part, camel, read};
-use domain::subscription::{Change, Entry, SETTINGS, SigningAsk, Start};
+use domain::subscription::{Change, Entry, SETTINGS, Start};
 use domain::{Invalid, Subscription, SubscriptionName, TopicName};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Map, Value, json};
 
 use super::units;
+use crate::convert::with_spare_secret;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,12 +50,9 @@ impl SubscriptionEntry {
             SubscriptionName::parse("name", &self.name)?,
             TopicName::parse("topic", &self.topic)?,
         );
-        let mut change = Change::creating(&document(SETTINGS, &self.settings)?)?;
-        if change.signing == Some(SigningAsk::On) {
-            let secret = broker::make_secret();
-            change.spare_secret =
-                Some(secret.map_err(|error| Invalid::new("signing", error.to_string()))?);
-        }
+        let change = Change::creating(&document(SETTINGS, &self.settings)?)?;
+        let change = with_spare_secret(change)
+            .map_err(|error| Invalid::new("signing", error.to_string()))?;
         change.apply(&plain)
     }
 }

@@ -49,7 +49,7 @@ impl Wanted {
     /// What an update changes: the settings that `paths` name.
     pub(crate) fn change(&self, paths: &[String]) -> Result<Change> {
         paths.iter().filter_map(|path| is_not_built(path)).try_for_each(|at| self.refuse(at))?;
-        with_spare_secret(Change::by_mask(&self.document, self.has_ours, paths)?)
+        Ok(with_spare_secret(Change::by_mask(&self.document, self.has_ours, paths)?)?)
     }
 
     /// Whether `path` names what cannot be changed, and the update gives it as it is.
@@ -81,7 +81,7 @@ impl Wanted {
 }
 
 /// Signing that is turned on needs a secret where there is none.
-fn with_spare_secret(mut change: Change) -> Result<Change> {
+pub(crate) fn with_spare_secret(mut change: Change) -> broker::Result<Change> {
     if change.signing == Some(SigningAsk::On) {
         change.spare_secret = Some(broker::make_secret()?);
     }
@@ -139,12 +139,8 @@ pub(crate) fn subscription_to_wire(subscription: &broker::Subscription) -> pubsu
 /// What follows from the settings alone. Only what is Google's is in it.
 pub(super) fn settings_to_wire(settings: &Subscription) -> pubsub::Subscription {
     let mut google = Document::default();
-    for setting in SETTINGS.iter().filter(|setting| !subscription::is_ours(setting)) {
-        let value = (setting.show)(settings);
-        if !value.is_null() {
-            google.put(setting.path, value);
-        }
-    }
+    let googles = SETTINGS.iter().filter(|setting| !setting.is_ours());
+    subscription::show(googles, settings, &mut google);
     if let Some(Value::Object(push)) = google.0.get_mut("pushConfig") {
         push.remove("timeoutSeconds");
     }

@@ -3,7 +3,7 @@
 
 use domain::push::Secret;
 use domain::setting::{Document, camel, read, snake};
-use domain::subscription::{self, Entry, SETTINGS, is_ours};
+use domain::subscription::{self, Entry, SETTINGS};
 use domain::{Invalid, Timestamp};
 use serde_json::{Map, Value, json};
 use tonic::Code;
@@ -72,7 +72,7 @@ fn take_push_into(
     fields: &mut Map<String, Value>,
     ours: &mut Document,
 ) -> Result<(), Invalid> {
-    let settings = || table.iter().filter(|one| is_ours(one) && !one.is_in_our_object());
+    let settings = || table.iter().filter(|one| one.is_ours() && !one.is_in_our_object());
     for object in ["pushConfig", "push_config"] {
         let Some(Value::Object(config)) = fields.get_mut(object) else { continue };
         for setting in settings() {
@@ -93,7 +93,7 @@ fn take_spellings(
     fields: &mut Map<String, Value>,
     ours: &mut Document,
 ) -> Result<(), Invalid> {
-    for setting in table.iter().filter(|setting| is_ours(setting)) {
+    for setting in table.iter().filter(|setting| setting.is_ours()) {
         for spelling in setting.spellings {
             for name in [camel(spelling.name), spelling.name.to_owned()] {
                 let Some(value) = fields.remove(&name) else { continue };
@@ -113,9 +113,7 @@ fn put(setting: &Entry, field: &str, value: Value, ours: &mut Document) -> Resul
     subscription::check_value(setting, field, &value)?;
     match ours.get(setting.path) {
         Some(_) if value.is_null() => Ok(()),
-        Some(before) if *before != value => {
-            Err(Invalid::new(field, "conflicts with another spelling of this setting"))
-        }
+        Some(before) if *before != value => Err(read::disagrees(field)),
         _ => {
             ours.put(setting.path, value);
             Ok(())
@@ -171,12 +169,7 @@ pub(crate) fn show_ours(
     now: Timestamp,
     shown: &mut Document,
 ) {
-    for setting in table.iter().filter(|setting| is_ours(setting)) {
-        let value = (setting.show)(settings);
-        if !value.is_null() {
-            shown.put(setting.path, value);
-        }
-    }
+    subscription::show(table.iter().filter(|setting| setting.is_ours()), settings, shown);
     let until = settings.signing.as_ref().and_then(|signing| signing.previous_valid_until(now));
     if let Some(secret) = secret {
         shown.put("postrider.signing.secret", secret.text().into());

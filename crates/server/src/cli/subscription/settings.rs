@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use domain::Timestamp;
 use domain::setting::{Flag, Form, camel};
-use domain::subscription::{Entry, SETTINGS, is_ours};
+use domain::subscription::{Entry, SETTINGS};
 use serde_json::{Value, json};
 
 use super::changes::Changes;
@@ -97,7 +97,7 @@ impl Flagged {
 
     fn heading(&self) -> Option<&'static str> {
         match self.setting.path {
-            _ if is_ours(self.setting) => Some("Only with Postrider"),
+            _ if self.setting.is_ours() => Some("Only with Postrider"),
             path if path.starts_with("push_config.") => Some("Push"),
             _ => None,
         }

@@ -24,13 +24,13 @@ const GROUP_HEADER: usize = 64;
 
 /// A log that stores bytes durably and can do nothing else.
 pub(crate) struct RawLog {
-    desk: Arc<Desk>,
+    queue: Arc<Queue>,
     writer: Option<JoinHandle<()>>,
 }
 
 /// Where callers leave bytes for the writer.
 #[derive(Default)]
-struct Desk {
+struct Queue {
     state: Mutex<State>,
     arrived: Condvar,
 }
@@ -58,30 +58,30 @@ impl RawLog {
             .open(path)
             .with_context(|| path.display().to_string())?;
         fill(&file, bytes)?;
-        let desk = Arc::new(Desk::default());
+        let queue = Arc::new(Queue::default());
         let writer = Writer { file, bytes, at: 0, group: Vec::new() };
         let thread = std::thread::Builder::new().name("raw-log".to_owned()).spawn({
-            let desk = Arc::clone(&desk);
-            move || writer.run(&desk)
+            let queue = Arc::clone(&queue);
+            move || writer.run(&queue)
         })?;
-        Ok(Self { desk, writer: Some(thread) })
+        Ok(Self { queue, writer: Some(thread) })
     }
 
     /// A caller that appends to this log.
     pub(crate) fn appender(&self) -> Appender {
-        Appender { desk: Arc::clone(&self.desk) }
+        Appender { queue: Arc::clone(&self.queue) }
     }
 
     /// How long each write and sync of a group took since the last call.
     pub(crate) fn take_syncs(&self) -> Vec<Duration> {
-        std::mem::take(&mut self.desk.state.lock().syncs)
+        std::mem::take(&mut self.queue.state.lock().syncs)
     }
 }
 
 impl Drop for RawLog {
     fn drop(&mut self) {
-        self.desk.state.lock().closed = true;
-        self.desk.arrived.notify_one();
+        self.queue.state.lock().closed = true;
+        self.queue.arrived.notify_one();
         if let Some(writer) = self.writer.take() {
             // Its panic, if any, has been printed and has failed the appends.
             drop(writer.join());
@@ -92,7 +92,7 @@ impl Drop for RawLog {
 /// Appends to a raw log.
 #[derive(Clone)]
 pub(crate) struct Appender {
-    desk: Arc<Desk>,
+    queue: Arc<Queue>,
 }
 
 impl Appender {
@@ -100,12 +100,12 @@ impl Appender {
     pub(crate) async fn append(&self, bytes: Bytes) -> Result<()> {
         let (done, synced) = oneshot::channel();
         let first = {
-            let mut state = self.desk.state.lock();
+            let mut state = self.queue.state.lock();
             state.waiting.push(Append { bytes, done });
             state.waiting.len() == 1
         };
         if first {
-            self.desk.arrived.notify_one();
+            self.queue.arrived.notify_one();
         }
         synced.await.map_err(|_| anyhow!("the raw log could not write"))
     }
@@ -119,11 +119,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, desk: &Desk) {
-        while let Some(appends) = next_group(desk) {
+    fn run(mut self, queue: &Queue) {
+        while let Some(appends) = next_group(queue) {
             let started = clock::now();
             let written = self.write(&appends);
-            desk.state.lock().syncs.push(started.elapsed());
+            queue.state.lock().syncs.push(started.elapsed());
             if written.is_err() {
                 // Dropping the appends tells their callers.
                 return;
@@ -152,13 +152,13 @@ impl Writer {
     }
 }
 
-fn next_group(desk: &Desk) -> Option<Vec<Append>> {
-    let mut state = desk.state.lock();
+fn next_group(queue: &Queue) -> Option<Vec<Append>> {
+    let mut state = queue.state.lock();
     while state.waiting.is_empty() {
         if state.closed {
             return None;
         }
-        desk.arrived.wait(&mut state);
+        queue.arrived.wait(&mut state);
     }
     Some(std::mem::take(&mut state.waiting))
 }

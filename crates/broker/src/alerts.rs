@@ -119,7 +119,12 @@ impl Alerts {
     fn see_server(&self) -> Sample {
         let clock = self.runtime.guard.view(&*self.runtime.clock);
         let clock_ahead = clock.suspended.map(|suspended| suspended.ahead);
-        Sample { clock_ahead, log_stuck_for: self.observer.log_stuck_for(), ..Sample::default() }
+        Sample {
+            clock_ahead,
+            log_stuck_for: self.observer.log_stuck_for(),
+            outstanding_used: self.observer.outstanding_used(),
+            ..Sample::default()
+        }
     }
 
     /// Nobody is told about those who are told: each telling would be one more thing to tell.
@@ -138,6 +143,7 @@ impl Alerts {
             fifo_blocked_for: figures.fifo.and_then(|fifo| fifo.blocked_for),
             clock_ahead: None,
             log_stuck_for: None,
+            outstanding_used: 0,
             lane_blocked_for: figures.lane_blocked_for.filter(|_| figures.fifo.is_none()),
             lanes_halted: figures.obstacles.waits.lanes_halted as u64,
         };

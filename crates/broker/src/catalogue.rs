@@ -122,7 +122,7 @@ impl Catalogue {
 
     /// A single value that the store keeps under a name, and its version.
     pub(crate) async fn value<T: DeserializeOwned>(&self, name: &str) -> Result<Option<(T, u64)>> {
-        match self.store.get(Kind::Mark, name).await {
+        match self.store.get(Kind::Bookkeeping, name).await {
             Ok(entry) => Ok(Some((readable(read_value(&entry.value), name)?, entry.version))),
             Err(storage::Error::NotFound) => Ok(None),
             Err(error) => Err(error.into()),

@@ -21,6 +21,8 @@ use crate::audit::{Audit, AuditLog};
 pub struct Options {
     /// How often changed progress is saved.
     pub progress_flush: Duration,
+    /// The most messages that are leased or known to wait, in all subscriptions together.
+    pub outstanding_max: usize,
     /// How long a topic that a dead letter policy names keeps its messages, subscribed or not,
     /// acked or not.
     pub dead_letter_retention: Duration,
@@ -41,6 +43,7 @@ impl Default for Options {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             progress_flush: Duration::from_secs(5),
+            outstanding_max: 200_000,
             dead_letter_retention: 14 * DAY,
             audit: Arc::new(AuditLog),
             alerts: None,
@@ -55,6 +58,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("progress_flush", &self.progress_flush)
+            .field("outstanding_max", &self.outstanding_max)
             .field("dead_letter_retention", &self.dead_letter_retention)
             .field("alerts", &self.alerts)
             .field("log", &self.log)

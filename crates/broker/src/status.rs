@@ -17,6 +17,7 @@ use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
 use crate::rfc3339;
 use crate::runtime::Runtime;
+use crate::subscription::Notes;
 
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,7 @@ pub(crate) struct Observer {
     registry: Arc<Registry>,
     dead_letters: Arc<DeadLetterAdmin>,
     push: Arc<Scheduler>,
+    notes: Arc<Notes>,
     /// Whose oldest record is looked up next.
     oldest_turn: AtomicUsize,
 }
@@ -82,8 +84,15 @@ impl Observer {
         registry: Arc<Registry>,
         dead_letters: Arc<DeadLetterAdmin>,
         push: Arc<Scheduler>,
+        notes: Arc<Notes>,
     ) -> Self {
-        Self { runtime, registry, dead_letters, push, oldest_turn: AtomicUsize::new(0) }
+        let oldest_turn = AtomicUsize::new(0);
+        Self { runtime, registry, dead_letters, push, notes, oldest_turn }
+    }
+
+    /// How much of `Options::outstanding_max` is used, in millionths.
+    pub(crate) fn outstanding_used(&self) -> u32 {
+        self.notes.remembered.used()
     }
 
     /// How the broker is. Looks at every subscription.

@@ -77,10 +77,10 @@ struct State {
     is_changed: bool,
     /// It is on the topic's list of those to wake.
     is_hungry: bool,
-    /// The server knows too many records for it to read on; it is told when there is room.
+    /// The server remembers too many records for it to read on; it is told when there is room.
     is_held_back: bool,
-    /// What it counts for in the server's index.
-    indexed: usize,
+    /// How many records the server counts it for.
+    reported: usize,
     /// When the timers will tick it.
     tick_at: Option<Moment>,
     /// When to look after consumers that were called.
@@ -122,7 +122,7 @@ impl State {
             is_changed: false,
             is_hungry: false,
             is_held_back: false,
-            indexed: 0,
+            reported: 0,
             tick_at: None,
             check_at: None,
             saved,
@@ -319,7 +319,7 @@ impl Subscription {
         let replaced = Box::new(state.delivery.progress().clone());
         let changes = vec![(self.id, ProgressChange::Replaced(replaced))];
         let receipt = self.journal(state, changes, Urgency::Durable);
-        self.note_indexed(state);
+        self.note_remembered(state);
         self.note_unblocked(state);
         state.waiters.wake_all();
         receipt
@@ -414,7 +414,7 @@ impl Subscription {
     pub(crate) fn mark_deleted(&self) {
         let mut state = self.state.lock();
         state.is_deleted = true;
-        self.note_indexed(&mut state);
+        self.note_remembered(&mut state);
         state.waiters.wake_all();
     }
 

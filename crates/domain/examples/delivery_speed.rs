@@ -213,6 +213,7 @@ impl Stage {
             ack_deadline: DEADLINE,
             retained_since: Timestamp(0),
             indexed_max: INDEXED_MAX,
+            remembered_max: usize::MAX,
             prefers_fresh: false,
         }
     }

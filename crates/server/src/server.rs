@@ -252,6 +252,7 @@ fn options(config: &Config, address: SocketAddr) -> broker::Options {
     let folder = config.engine.has_folder().then_some(config.data_dir.as_path());
     broker::Options {
         progress_flush: config.storage.progress_flush,
+        outstanding_max: config.limits.outstanding_max,
         dead_letter_retention: config.dead_letter.retention,
         audit: match folder {
             Some(folder) => Arc::new(AuditFile::new(folder)),

@@ -15,10 +15,10 @@ pub enum Kind {
     Snapshot,
     /// A schema.
     Schema,
-    /// A number the store keeps for its owner, such as the highest offset of deleted topics.
-    Mark,
+    /// What the broker must remember besides, such as the highest offset of deleted topics.
+    Bookkeeping,
     /// Which letters of a dead letter topic an operator has handled; its id is that of a progress.
-    Desk,
+    HandledLetters,
     /// A replay of dead letters; its id is that of a progress.
     Replay,
 }

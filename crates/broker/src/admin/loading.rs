@@ -27,9 +27,9 @@ pub fn check_definition(entry: &Entry) -> std::result::Result<(), String> {
         Kind::Snapshot => StoredSnapshot::decode(name, value).map(drop),
         Kind::Schema => StoredSchema::decode(name, value).map(drop),
         Kind::Replay => StoredReplay::decode(value).map(drop),
-        Kind::Mark if name == OFFSET_FLOOR => read_value::<u64>(value).map(drop),
-        Kind::Mark if name == USED => read_value::<BTreeMap<u64, u64>>(value).map(drop),
-        Kind::Mark | Kind::Desk => Ok(()),
+        Kind::Bookkeeping if name == OFFSET_FLOOR => read_value::<u64>(value).map(drop),
+        Kind::Bookkeeping if name == USED => read_value::<BTreeMap<u64, u64>>(value).map(drop),
+        Kind::Bookkeeping | Kind::HandledLetters => Ok(()),
     };
     read.map_err(|unreadable| unreadable.to_string())
 }

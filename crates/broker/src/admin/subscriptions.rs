@@ -226,7 +226,7 @@ impl Admin {
             .collect();
         let value = readable(serde_json::to_vec(&used).map_err(Unreadable::Json), USED)?;
         let store = self.catalogue.store();
-        match store.put(Kind::Mark, USED, Bytes::from(value), ledger.used_version).await {
+        match store.put(Kind::Bookkeeping, USED, Bytes::from(value), ledger.used_version).await {
             Ok(entry) => {
                 ledger.used_version = Some(entry.version);
                 Ok(())

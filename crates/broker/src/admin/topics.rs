@@ -99,7 +99,7 @@ impl Admin {
         let floor = ledger.offset_floor.max(next);
         let value = Bytes::from(floor.to_string());
         let store = self.catalogue.store();
-        let entry = store.put(Kind::Mark, OFFSET_FLOOR, value, ledger.floor_version).await?;
+        let entry = store.put(Kind::Bookkeeping, OFFSET_FLOOR, value, ledger.floor_version).await?;
         ledger.offset_floor = floor;
         ledger.floor_version = Some(entry.version);
         let version = topic.versioned().version;

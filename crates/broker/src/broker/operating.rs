@@ -150,6 +150,11 @@ impl Broker {
         self.observer.log_stuck_for()
     }
 
+    /// How much of `Options::outstanding_max` is used, in millionths.
+    pub fn outstanding_used(&self) -> u32 {
+        self.observer.outstanding_used()
+    }
+
     /// What is worth putting right about the subscriptions and topics of `project`; of all with
     /// `None`.
     pub fn lint(&self, project: Option<&ProjectName>) -> Vec<Finding> {

@@ -149,13 +149,13 @@ impl Base {
         let history = Arc::clone(&engine.attempts);
         let attempts = Arc::new(Attempts::new(history, runtime.clock.wall()));
         let access = || LogAccess::new(&runtime);
-        let Options { push, live, .. } = runtime.options.clone();
+        let Options { push, live, outstanding_max, .. } = runtime.options.clone();
         let push = Arc::new(Scheduler::start(access(), push, Arc::clone(&attempts))?);
         let live = Live::new(access(), live);
         let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
         let catalogue = Catalogue::new(Arc::clone(&engine.catalogue), Arc::clone(&runtime));
         Ok(Self {
-            notes: Arc::new(Notes::new(Arc::clone(&runtime.changed))),
+            notes: Arc::new(Notes::new(Arc::clone(&runtime.changed), outstanding_max)),
             registry: Arc::new(Registry::new(Arc::clone(&tail))),
             tail,
             catalogue: Arc::new(catalogue),
@@ -209,7 +209,8 @@ impl Base {
 
     fn observer(&self, dead_letters: &Arc<DeadLetterAdmin>) -> Arc<Observer> {
         let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Arc::new(Observer::new(runtime, registry, Arc::clone(dead_letters), Arc::clone(&self.push)))
+        let (push, notes) = (Arc::clone(&self.push), Arc::clone(&self.notes));
+        Arc::new(Observer::new(runtime, registry, Arc::clone(dead_letters), push, notes))
     }
 
     fn alerts(&self, observer: &Arc<Observer>, admin: &Arc<Admin>) -> Arc<Alerts> {

@@ -126,8 +126,8 @@ impl DeadLetterAdmin {
     async fn make_id(&self, topic: &Topic, what: &str) -> Result<SubscriptionId> {
         let store = self.catalogue.store();
         let name = handled_name(topic.id(), what);
-        let entry = match store.put(Kind::Desk, &name, Bytes::new(), None).await {
-            Err(storage::Error::Conflict) => store.get(Kind::Desk, &name).await?,
+        let entry = match store.put(Kind::HandledLetters, &name, Bytes::new(), None).await {
+            Err(storage::Error::Conflict) => store.get(Kind::HandledLetters, &name).await?,
             other => other?,
         };
         Ok(SubscriptionId(entry.id))

@@ -280,7 +280,7 @@ impl DeadLetterAdmin {
     /// Takes over what the store knows of letters and replays. The topics are there already.
     pub(crate) async fn load(&self) -> Result<()> {
         let mut ids: BTreeMap<(TopicId, String), Entry> = BTreeMap::new();
-        for entry in self.catalogue.entries(Kind::Desk).await? {
+        for entry in self.catalogue.entries(Kind::HandledLetters).await? {
             match entry.name.split_once('/').map(|(id, what)| (id.parse().map(TopicId), what)) {
                 Some((Ok(id), what)) => {
                     ids.insert((id, what.to_owned()), entry);
@@ -335,7 +335,7 @@ impl DeadLetterAdmin {
     }
 
     async fn drop_handled(&self, entry: &Entry) -> Result<()> {
-        self.catalogue.store().delete(Kind::Desk, &entry.name, entry.version).await?;
+        self.catalogue.store().delete(Kind::HandledLetters, &entry.name, entry.version).await?;
         self.runtime.changed.forget(SubscriptionId(entry.id));
         Ok(())
     }
@@ -383,8 +383,8 @@ impl DeadLetterAdmin {
         let store = self.catalogue.store();
         for what in [REPLAYED, DELETED] {
             let name = handled_name(topic.id(), what);
-            let Ok(entry) = store.get(Kind::Desk, &name).await else { continue };
-            if let Err(error) = store.delete(Kind::Desk, &name, entry.version).await {
+            let Ok(entry) = store.get(Kind::HandledLetters, &name).await else { continue };
+            if let Err(error) = store.delete(Kind::HandledLetters, &name, entry.version).await {
                 tracing::warn!(%error, name, "the mark of a deleted topic is left for now");
             }
         }

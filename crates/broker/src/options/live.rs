@@ -30,7 +30,7 @@ impl Default for LiveOptions {
             settings: Settings::default(),
             notify_on_expiry: false,
             buffer_frames: 10_000,
-            buffer_bytes: 32 << 20,
+            buffer_bytes: 20 << 20,
             heartbeat: Duration::from_secs(15),
         }
     }

@@ -33,7 +33,7 @@ use crate::spawn;
 use crate::subscription::Subscription;
 
 /// Bytes of the bodies of all requests in flight.
-const MEMORY_BYTES_MAX: usize = 32 << 20;
+const MEMORY_BYTES_MAX: usize = 20 << 20;
 /// How long a connection is kept that nothing is sent on.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a pusher waits after a bug of ours broke it off.

@@ -39,7 +39,7 @@ pub(crate) struct Keys {
     key: OnceLock<Key>,
     /// Held while a pair is made, and only then: nobody who wants a token waits for it.
     failed: Mutex<Option<Failed>>,
-    kept: Mutex<Kept>,
+    cache: Mutex<TokenCache>,
 }
 
 /// Why the last try to make a pair failed, and when.
@@ -57,7 +57,7 @@ impl Keys {
             folder: folder.map(Path::to_owned),
             key: key.map_or_else(OnceLock::new, OnceLock::from),
             failed: Mutex::default(),
-            kept: Mutex::default(),
+            cache: Mutex::default(),
         })
     }
 
@@ -83,12 +83,12 @@ impl Keys {
         now: Timestamp,
     ) -> io::Result<HeaderValue> {
         let wanted = format!("{email}\0{audience}");
-        if let Some(value) = self.kept.lock().get(&wanted, now) {
+        if let Some(value) = self.cache.lock().get(&wanted, now) {
             return Ok(value);
         }
         let key = self.key.get().ok_or_else(|| io::Error::other("there is no key pair yet"))?;
         let value = bearer(key, email, audience, now)?;
-        self.kept.lock().put(wanted, value.clone(), now);
+        self.cache.lock().put(wanted, value.clone(), now);
         Ok(value)
     }
 
@@ -134,12 +134,12 @@ impl Keys {
 
 /// Tokens that are still good, the oldest first.
 #[derive(Default)]
-struct Kept {
+struct TokenCache {
     by_claims: HashMap<String, (HeaderValue, Timestamp)>,
     oldest: VecDeque<String>,
 }
 
-impl Kept {
+impl TokenCache {
     /// A clock that was set back makes a token that is not good yet: it is not sent.
     fn get(&self, wanted: &str, now: Timestamp) -> Option<HeaderValue> {
         let (value, made) = self.by_claims.get(wanted)?;
@@ -355,13 +355,13 @@ mod tests {
 
     #[test]
     fn tokens_that_are_kept_are_bounded() {
-        let mut kept = Kept::default();
+        let mut cache = TokenCache::default();
         for number in 0..=KEPT_MAX {
-            kept.put(number.to_string(), HeaderValue::from(1), NOW);
-            kept.put(number.to_string(), HeaderValue::from(2), NOW);
+            cache.put(number.to_string(), HeaderValue::from(1), NOW);
+            cache.put(number.to_string(), HeaderValue::from(2), NOW);
         }
-        assert_eq!((kept.by_claims.len(), kept.oldest.len()), (KEPT_MAX, KEPT_MAX));
-        assert!(kept.get("0", NOW).is_none());
-        assert_eq!(kept.get("1", NOW).unwrap(), "2");
+        assert_eq!((cache.by_claims.len(), cache.oldest.len()), (KEPT_MAX, KEPT_MAX));
+        assert!(cache.get("0", NOW).is_none());
+        assert_eq!(cache.get("1", NOW).unwrap(), "2");
     }
 }

@@ -1,6 +1,6 @@
 //! What a subscription leaves behind after each step: frames in the log, wake-ups, a timer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use domain::delivery::{ConsumerId, Effects};
@@ -62,7 +62,7 @@ impl Subscription {
         }
         self.note_failed(state, failed);
         self.note_unblocked(state);
-        self.note_indexed(state);
+        self.note_remembered(state);
         self.note_watch(state);
         self.keep_timer(state);
         receipt
@@ -98,22 +98,22 @@ impl Subscription {
         }
     }
 
-    /// Keeps the server's count of known records right.
-    pub(super) fn note_indexed(&self, state: &mut State) {
-        let indexed = if state.is_deleted { 0 } else { state.delivery.indexed() };
-        let before = std::mem::replace(&mut state.indexed, indexed);
-        if indexed > before {
-            self.notes.index.grow(indexed - before);
-        } else if indexed < before {
-            self.give_index_back(before - indexed);
-        }
+    /// Keeps the server's count of remembered records right.
+    pub(super) fn note_remembered(&self, state: &mut State) {
+        let told = if state.is_deleted {
+            self.notes.remembered.give_back(std::mem::take(&mut state.reported))
+        } else {
+            let own = state.delivery.remembered();
+            self.notes.remembered.report(&mut state.reported, own)
+        };
+        self.tell_of_room(told);
     }
 
-    /// Others that wanted to know more records may be told by it. They are ticked by the timers:
-    /// their locks are not taken while this one is held.
-    pub(super) fn give_index_back(&self, indexed: usize) {
-        for held_back in self.notes.index.shrink(indexed) {
-            self.notes.timers.add(self.runtime.clock.now(), held_back);
+    /// Those that were held back are ticked by the timers: their locks are not taken while this
+    /// one is held.
+    pub(super) fn tell_of_room(&self, held_back: Vec<Weak<Subscription>>) {
+        for one in held_back {
+            self.notes.timers.add(self.runtime.clock.now(), one);
         }
     }
 

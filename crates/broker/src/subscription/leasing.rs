@@ -10,6 +10,7 @@ use storage::{ReadLimit, Urgency};
 
 use super::{State, Subscription};
 use crate::error::Result;
+use crate::remembered::INDEXED_EACH_MIN;
 use crate::source::Source;
 
 /// What happened to a request for leases.
@@ -69,9 +70,9 @@ impl Subscription {
     fn step(self: &Arc<Self>, state: &mut State, ask: &mut Ask<'_>, out: &mut Vec<Lease>) -> Step {
         loop {
             let end = self.runtime.log.end(self.topic.id());
-            let (status, indexed_max) = self.lease_locked(state, ask, end, out);
+            let (status, remembered_max) = self.lease_locked(state, ask, end, out);
             if !out.is_empty() {
-                self.see_to_others(state, status, end);
+                self.see_to_others(state, status, end, remembered_max);
                 if !ask.is_push && state.waiters.in_line() > 0 {
                     self.read_ahead(state, for_two(ask.fetch, state));
                 }
@@ -99,7 +100,7 @@ impl Subscription {
                 LeaseStatus::Drained => {
                     state.waiters.wait_for_records(ask.consumer, ask.waker);
                     self.become_hungry(state);
-                    let may_go_on = self.is_freed_at_once(state, indexed_max);
+                    let may_go_on = self.is_freed_at_once(state, remembered_max);
                     if self.runtime.log.end(self.topic.id()) == end && !may_go_on {
                         if !ask.keeps_read {
                             state.fetch.drop_read();
@@ -135,18 +136,25 @@ impl Subscription {
     }
 
     /// Someone has leases. Whoever stands in line must not depend on that one asking again.
-    fn see_to_others(self: &Arc<Self>, state: &mut State, status: LeaseStatus, end: Offset) {
+    fn see_to_others(
+        self: &Arc<Self>,
+        state: &mut State,
+        status: LeaseStatus,
+        end: Offset,
+        remembered_max: usize,
+    ) {
         if !matches!(status, LeaseStatus::Drained) {
             state.waiters.wake_one();
         } else if state.waiters.in_line() > 0 {
             self.become_hungry(state);
-            if self.runtime.log.end(self.topic.id()) != end {
+            let may_go_on = self.is_freed_at_once(state, remembered_max);
+            if self.runtime.log.end(self.topic.id()) != end || may_go_on {
                 state.waiters.wake_one();
             }
         }
     }
 
-    /// Also says how many records may be known.
+    /// Also says how many records the subscription may remember.
     fn lease_locked(
         self: &Arc<Self>,
         state: &mut State,
@@ -156,7 +164,7 @@ impl Subscription {
     ) -> (LeaseStatus, usize) {
         let now = self.runtime.now();
         let settings = &state.settings;
-        let indexed_max = self.notes.index.allowance(state.delivery.indexed());
+        let remembered_max = self.notes.remembered.allowance();
         let request = LeaseRequest {
             consumer: ask.consumer,
             records_max: fair_share(state, end, ask.records_max),
@@ -165,7 +173,8 @@ impl Subscription {
             retained_since: self
                 .topic
                 .leasable_since(self.runtime.retention_at(now), settings.message_retention),
-            indexed_max,
+            indexed_max: remembered_max.clamp(INDEXED_EACH_MIN, INDEXED_MAX),
+            remembered_max,
             prefers_fresh: ask.prefers_fresh,
         };
         let fetched = state.fetch.read();
@@ -175,20 +184,21 @@ impl Subscription {
         let status = state.delivery.lease(now, &request, &mut source, out, &mut effects);
         state.counts.deliveries += (out.len() - before) as u64;
         drop(self.finish(state, effects, Urgency::Ride));
-        (status, indexed_max)
+        (status, remembered_max)
     }
 
-    /// Whether it could not read on because the whole server knows too many records, and could
+    /// Whether it could not read on because the whole server remembers too many records, and could
     /// now. If it still cannot, it is told when it can.
-    fn is_freed_at_once(self: &Arc<Self>, state: &mut State, indexed_max: usize) -> bool {
-        if indexed_max == INDEXED_MAX || state.delivery.indexed() < indexed_max {
+    fn is_freed_at_once(self: &Arc<Self>, state: &mut State, remembered_max: usize) -> bool {
+        let remembered = state.delivery.remembered();
+        let indexed_max = remembered_max.max(INDEXED_EACH_MIN);
+        let is_held_back = remembered >= remembered_max || state.delivery.indexed() >= indexed_max;
+        if !is_held_back || state.is_held_back {
             return false;
         }
-        if !state.is_held_back {
-            state.is_held_back = true;
-            self.notes.index.hold_back(Arc::downgrade(self));
-        }
-        self.notes.index.has_room()
+        let is_freed = self.notes.remembered.hold_back(Arc::downgrade(self), remembered);
+        state.is_held_back = !is_freed;
+        is_freed
     }
 
     pub(super) fn become_hungry(self: &Arc<Self>, state: &mut State) {

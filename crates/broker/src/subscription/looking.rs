@@ -45,7 +45,7 @@ impl Subscription {
 
     /// How many records are known to wait.
     pub(crate) fn indexed(&self) -> usize {
-        self.state.lock().indexed
+        self.state.lock().delivery.indexed()
     }
 
     /// How many messages are not settled. Gaps, and messages that its filter will turn out to

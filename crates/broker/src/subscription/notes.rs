@@ -5,23 +5,23 @@ use std::sync::Arc;
 use super::Subscription;
 use super::jobs::Jobs;
 use crate::changed::{Changed, ChangedList};
-use crate::index::Index;
+use crate::remembered::Remembered;
 use crate::timers::Timers;
 
 /// Who is to be ticked, saved, told of room or relieved of a record.
 pub(crate) struct Notes {
     pub(crate) timers: Timers<Subscription>,
     pub(crate) changed: ChangedList<Subscription>,
-    pub(crate) index: Index<Subscription>,
+    pub(crate) remembered: Remembered<Subscription>,
     pub(crate) given_up: Jobs,
 }
 
 impl Notes {
-    pub(crate) fn new(changed: Arc<Changed>) -> Self {
+    pub(crate) fn new(changed: Arc<Changed>, outstanding_max: usize) -> Self {
         Self {
             timers: Timers::default(),
             changed: ChangedList::new(changed),
-            index: Index::default(),
+            remembered: Remembered::new(outstanding_max),
             given_up: Jobs::open(),
         }
     }

@@ -397,7 +397,8 @@ async fn a_deleted_topic_takes_its_desk_along() {
     assert_eq!(failed.state, ReplayState::Failed);
     assert!(failed.error.unwrap().contains("was deleted"));
     fixture.reopen().await;
-    let kinds = fixture.engine.catalogue.list(storage::Kind::Desk, None, 10).await.unwrap();
+    let kinds =
+        fixture.engine.catalogue.list(storage::Kind::HandledLetters, None, 10).await.unwrap();
     assert!(kinds.entries.is_empty());
     fixture.topic_of("dead").await;
     write_letters(&fixture, 0, 2).await;

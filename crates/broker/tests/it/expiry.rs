@@ -99,7 +99,7 @@ async fn a_crash_forgets_at_most_the_last_hour_of_use() {
     fixture.pull("sub", 1).await;
     fixture.pass(2 * HOUR).await;
     // What is in the store now is what a crash would leave.
-    let saved = fixture.engine.catalogue.get(storage::Kind::Mark, "subscriptions-used");
+    let saved = fixture.engine.catalogue.get(storage::Kind::Bookkeeping, "subscriptions-used");
     let saved = String::from_utf8(saved.await.unwrap().value.to_vec()).unwrap();
     let used_at = fixture.now().minus(2 * HOUR).0.to_string();
     assert!(saved.contains(&used_at), "{used_at} not in {saved}");

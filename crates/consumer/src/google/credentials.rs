@@ -59,7 +59,7 @@ impl AccessError {
 pub struct Credentials {
     source: Source,
     /// Held while a token is fetched, so that all who want one wait for the same.
-    kept: Mutex<Option<Kept>>,
+    cached: Mutex<Option<CachedToken>>,
 }
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ enum Source {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedToken {
     header: HeaderValue,
     good_until: Instant,
 }
@@ -112,7 +112,7 @@ impl Credentials {
     }
 
     fn new(source: Source) -> Self {
-        Self { source, kept: Mutex::default() }
+        Self { source, cached: Mutex::default() }
     }
 
     /// Whether they are those of the machine, for nothing names others.
@@ -122,28 +122,28 @@ impl Credentials {
 
     /// The header of a call: a token that is good for five minutes at least.
     pub async fn header(&self) -> Result<HeaderValue, AccessError> {
-        let mut kept = self.kept.lock().await;
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.good_until > Instant::now()) {
-            return Ok(kept.header.clone());
+        let mut cached = self.cached.lock().await;
+        if let Some(token) = cached.as_ref().filter(|token| token.good_until > Instant::now()) {
+            return Ok(token.header.clone());
         }
         let token = match &self.source {
             Source::Owner => return Ok(HeaderValue::from_static("Bearer owner")),
             Source::ServiceAccount(account) => account.token(clock::wall()).await?,
             Source::Metadata { host } => metadata::token(host).await?,
         };
-        let made = Kept::new(&token)?;
+        let made = CachedToken::new(&token)?;
         let header = made.header.clone();
-        *kept = Some(made);
+        *cached = Some(made);
         Ok(header)
     }
 
-    /// Forgets the token that was kept: a service said that it is not good.
+    /// Forgets the cached token: a service said that it is not good.
     pub async fn forget(&self) {
-        *self.kept.lock().await = None;
+        *self.cached.lock().await = None;
     }
 }
 
-impl Kept {
+impl CachedToken {
     fn new(token: &Token) -> Result<Self, AccessError> {
         let header = HeaderValue::try_from(format!("Bearer {}", token.access_token));
         let mut header = header.map_err(|error| AccessError::Refused {

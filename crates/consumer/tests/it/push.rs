@@ -18,7 +18,7 @@ use wire::pubsub::push_config::{AuthenticationMethod, NoWrapper, OidcToken, Wrap
 use wire::pubsub::{PushConfig, Subscription};
 
 use crate::rig::{
-    DEAD_SUBSCRIPTION, DEAD_TOPIC, Kept, Rig, SUBSCRIPTION, Seen, consumer, settings, soon,
+    CheckedLines, DEAD_SUBSCRIPTION, DEAD_TOPIC, Rig, SUBSCRIPTION, Seen, consumer, settings, soon,
 };
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -29,7 +29,7 @@ const AUDIENCE: &str = "https://billing.example/push";
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Seen>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) kept: Arc<CheckedLines>,
     pub(crate) metrics: Arc<Metrics>,
     stop: Arc<Notify>,
     task: JoinHandle<()>,

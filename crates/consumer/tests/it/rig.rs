@@ -162,11 +162,11 @@ impl Peer {
 
 /// Keeps lines, each of which must be as the schema says.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct CheckedLines {
     lines: watch::Sender<Vec<Value>>,
 }
 
-impl Lines for Kept {
+impl Lines for CheckedLines {
     fn write(&self, level: Level, line: &str) {
         let line: Value = serde_json::from_str(line).unwrap();
         crate::schema::check_line(&line);
@@ -179,7 +179,7 @@ impl Lines for Kept {
     }
 }
 
-impl Kept {
+impl CheckedLines {
     pub(crate) fn all(&self) -> Vec<Value> {
         self.lines.borrow().clone()
     }
@@ -350,9 +350,9 @@ pub(crate) fn settings() -> Settings {
 pub(crate) fn consumer(
     settings: Settings,
     known: Known,
-) -> (Consumer<Script>, Arc<Seen>, Arc<Kept>) {
-    let (seen, kept) = (Arc::new(Seen::default()), Arc::new(Kept::default()));
-    let lines: Arc<dyn Lines> = Arc::<Kept>::clone(&kept);
+) -> (Consumer<Script>, Arc<Seen>, Arc<CheckedLines>) {
+    let (seen, kept) = (Arc::new(Seen::default()), Arc::new(CheckedLines::default()));
+    let lines: Arc<dyn Lines> = Arc::<CheckedLines>::clone(&kept);
     let consumer = Consumer::with_lines(Script(Arc::clone(&seen)), settings, known, lines).unwrap();
     (consumer, seen, kept)
 }
@@ -361,7 +361,7 @@ pub(crate) fn consumer(
 pub(crate) struct Pulling {
     pub(crate) consumer: Consumer<Script>,
     pub(crate) seen: Arc<Seen>,
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) kept: Arc<CheckedLines>,
     stop: Arc<Notify>,
     task: JoinHandle<Result<(), pull::Error>>,
 }

@@ -33,6 +33,8 @@ pub struct Sample {
     pub clock_ahead: Option<Duration>,
     /// Of the server itself: for how long its log could not be emptied, if that fails.
     pub log_stuck_for: Option<Duration>,
+    /// Of the server itself: how much of the room for outstanding messages is used, in millionths.
+    pub outstanding_used: u32,
     /// How long the lane has failed that has failed longest, if it has lanes of keys.
     pub lane_blocked_for: Option<Duration>,
     /// Lanes that wait for an operator.
@@ -98,6 +100,8 @@ pub enum Measure {
     ClockAhead,
     /// Seconds for which the server's log could not be emptied; the level's time is the bound.
     LogStuck,
+    /// The share of the room for outstanding messages that is used.
+    OutstandingUsed,
 }
 
 impl Measure {
@@ -115,7 +119,7 @@ impl Measure {
 
     /// Whether the level's bound is a share, in millionths.
     pub fn is_share(self) -> bool {
-        matches!(self, Self::PushesRefused | Self::PushesFailed)
+        matches!(self, Self::PushesRefused | Self::PushesFailed | Self::OutstandingUsed)
     }
 }
 
@@ -136,6 +140,7 @@ impl Level {
             | Measure::FifoBlocked
             | Measure::ClockAhead
             | Measure::LogStuck
+            | Measure::OutstandingUsed
             | Measure::LaneBlocked
             | Measure::LanesHalted
             | Measure::DeadLettersWaiting => None,
@@ -185,6 +190,7 @@ impl Level {
             Measure::PushesFailed => share(change([pushes.failed, pushes.all])),
             Measure::ClockAhead => seconds(sample.clock_ahead),
             Measure::LogStuck => seconds(sample.log_stuck_for),
+            Measure::OutstandingUsed => f64::from(sample.outstanding_used) / f64::from(MILLION),
         }
     }
 
@@ -233,6 +239,9 @@ impl Level {
             Measure::LogStuck => {
                 let stuck = format!("the log could not be emptied for {}", time(value));
                 return format!("{stuck}: when it is full, publishing is refused");
+            }
+            Measure::OutstandingUsed => {
+                format!("{} % of the room for outstanding messages is used", percent(value))
             }
         };
         format!("{what}, more than {than}")

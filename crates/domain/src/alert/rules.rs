@@ -62,6 +62,8 @@ pub enum RuleName {
     ClockJumped,
     /// The server's log cannot be emptied.
     LogNotTrimmed,
+    /// Consumers wait because too much is delivered and not acked.
+    OutstandingLimit,
 }
 
 impl RuleName {
@@ -79,6 +81,7 @@ impl RuleName {
             Self::LaneHalted => "lane_halted",
             Self::ClockJumped => "clock_jumped",
             Self::LogNotTrimmed => "log_not_trimmed",
+            Self::OutstandingLimit => "outstanding_limit",
         }
     }
 
@@ -172,7 +175,7 @@ const fn level(
 const PERCENT: u32 = 10_000;
 
 /// Every rule there is.
-pub static RULES: [Rule; 11] = [
+pub static RULES: [Rule; 12] = [
     Rule {
         name: RuleName::DeadLetters,
         title: "dead letters are waiting",
@@ -347,5 +350,20 @@ pub static RULES: [Rule; 11] = [
             "The server retries every second and recovers automatically.",
         ],
         levels: &[critical(Measure::LogStuck, 0, 0)],
+    },
+    Rule {
+        name: RuleName::OutstandingLimit,
+        title: "too many messages are outstanding",
+        meaning: "The messages that are delivered and not acked, or waiting to be retried, in all \
+                  subscriptions together come near `limits.outstanding_max`. Subscriptions that \
+                  have many of them get no new messages until some are acked; the others \
+                  continue.",
+        remedy: &[
+            "See which subscriptions have most of them: `postrider top`, column outstanding.",
+            "Find consumers that receive but do not ack, and push endpoints that keep failing.",
+            "If consumers need that many at a time, raise `limits.outstanding_max`: each takes \
+             about 160 bytes of memory.",
+        ],
+        levels: &[warning(Measure::OutstandingUsed, 75 * PERCENT, 5)],
     },
 ];

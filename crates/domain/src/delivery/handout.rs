@@ -46,6 +46,7 @@ pub(super) fn lease(
         records_left: request.records_max,
         bytes_left: request.bytes_max,
         passed: 0,
+        put_off: Vec::new(),
         prefers_fresh: request.prefers_fresh,
         no_room_for: None,
         out,
@@ -53,7 +54,11 @@ pub(super) fn lease(
     };
     let status = handout.run(source);
     let (load, has_leased) = (handout.load, handout.records_left < request.records_max);
-    let no_room_for = handout.no_room_for;
+    let (no_room_for, put_off) = (handout.no_room_for, handout.put_off);
+    delivery.is_stalled |= !put_off.is_empty();
+    for lane in put_off {
+        delivery.lanes.make_ready(lane);
+    }
     delivery.consumers.set_load(consumer, load);
     if has_leased {
         delivery.consumers.next_record_changed(effects);
@@ -81,6 +86,8 @@ struct Handout<'call> {
     bytes_left: usize,
     /// Records looked at and not leased.
     passed: usize,
+    /// Lanes that had their turn and must wait for room; they are ready again after the call.
+    put_off: Vec<LaneId>,
     /// Fresh records are yet to be looked at first.
     prefers_fresh: bool,
     /// The consumer has no room for a record of this many bytes, which ends the call.
@@ -126,6 +133,11 @@ impl Handout<'_> {
             return self.read_returned(run, source);
         }
         if let Some(lane) = self.delivery.lanes.next_for(self.request.consumer) {
+            if self.must_wait_for_room(lane) {
+                // Others may have something that is known already.
+                self.put_off.push(lane);
+                return Ok(());
+            }
             let served = self.serve_lane(lane, source);
             // Whatever happened, what the lane has left is not forgotten. Nobody is woken for it:
             // nothing became available that was not so before. A lane that was stopped stays
@@ -320,7 +332,18 @@ impl Handout<'_> {
         delivery.settings.ordering == Ordering::Fifo && !delivery.progress.is_acked(offset)
     }
 
+    /// Settles offsets at which nothing stands. A record that is gone while someone has it, which
+    /// shows when it is read again after the order changed, stays theirs until its lease ends.
     fn settle_gap(&mut self, gap: OffsetRange) {
+        let mut from = gap.from;
+        for offset in self.delivery.leases.within(gap) {
+            self.settle_free_gap(OffsetRange { from, to: offset });
+            from = offset.next();
+        }
+        self.settle_free_gap(OffsetRange { from, to: gap.to });
+    }
+
+    fn settle_free_gap(&mut self, gap: OffsetRange) {
         if gap.is_empty() {
             return;
         }

@@ -115,10 +115,15 @@ pub(super) struct Lanes {
     ring: VecDeque<LaneId>,
     rings: BTreeMap<ConsumerId, VecDeque<LaneId>>,
     pending: usize,
+    done: usize,
     stuck: Stuck,
     /// Emptied queues, kept so that short lanes need no allocation each.
     spare: Vec<VecDeque<Entry>>,
 }
+
+/// A lane gives no more while so many of its records are acked and wait for one in front of them,
+/// or one that is never acked would let them grow without end.
+const DONE_MAX: usize = 10_000;
 
 /// Most emptied queues kept.
 const SPARE_MAX: usize = 1_024;
@@ -129,6 +134,22 @@ impl Lanes {
     /// How many indexed records wait in lanes.
     pub(super) fn pending(&self) -> usize {
         self.pending
+    }
+
+    /// How many records are acked or settled and still wait for others in front of them.
+    pub(super) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Changes a lane, and counts what it holds anew.
+    fn change<T>(&mut self, id: LaneId, change: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+        let lane = self.get_mut(id)?;
+        let (pending, done) = (lane.pending, lane.done());
+        let changed = change(lane);
+        let (pending_now, done_now) = (lane.pending, lane.done());
+        self.pending = self.pending + pending_now - pending;
+        self.done = self.done + done_now - done;
+        Some(changed)
     }
 
     pub(super) fn find(&self, key: &str) -> Option<LaneId> {
@@ -190,9 +211,9 @@ impl Lanes {
     /// Forgets the record at the front of the lane if it is acked or settled, and says which it
     /// was.
     pub(super) fn pop_done(&mut self, id: LaneId) -> Option<Offset> {
-        let lane = self.get_mut(id)?;
-        let offset = lane.pop_done()?;
-        if lane.trouble.as_ref().is_some_and(|trouble| trouble.offset == offset) {
+        let offset = self.change(id, Lane::pop_done)??;
+        let trouble = self.get(id).and_then(Lane::trouble);
+        if trouble.is_some_and(|trouble| trouble.offset == offset) {
             self.set_trouble(id, None);
         }
         Some(offset)
@@ -206,11 +227,10 @@ impl Lanes {
 
     /// Adds the record behind all others of the lane, waiting.
     pub(super) fn push_pending(&mut self, id: LaneId, offset: Offset, failed: u32) {
-        if let Some(lane) = self.get_mut(id) {
+        self.change(id, |lane| {
             lane.push(Entry { offset, failed, state: State::Pending });
             lane.pending += 1;
-            self.pending += 1;
-        }
+        });
     }
 
     /// Adds the record behind all others of the lane, leased to `consumer`.
@@ -229,29 +249,24 @@ impl Lanes {
 
     /// Adds a record that is acked already, behind all others of the lane.
     pub(super) fn push_acked(&mut self, id: LaneId, offset: Offset, failed: u32) {
-        if let Some(lane) = self.get_mut(id) {
-            lane.push(Entry { offset, failed, state: State::Acked });
-        }
+        self.change(id, |lane| lane.push(Entry { offset, failed, state: State::Acked }));
     }
 
     /// The lane's next record is leased to `consumer`.
     pub(super) fn lease_next(&mut self, id: LaneId, consumer: ConsumerId) {
-        let Some(lane) = self.get_mut(id) else { return };
-        let Some(entry) = lane.entries.get_mut(lane.next) else { return };
-        entry.state = State::Leased;
-        lane.pending -= 1;
-        lane.note_lease(consumer);
-        lane.seek_next();
-        self.pending -= 1;
+        self.change(id, |lane| {
+            let Some(entry) = lane.entries.get_mut(lane.next) else { return };
+            entry.state = State::Leased;
+            lane.pending -= 1;
+            lane.note_lease(consumer);
+            lane.seek_next();
+        });
     }
 
     /// `offset` is acked, or settled for good: it waits for those in front of it to be so too.
     pub(super) fn finish(&mut self, id: LaneId, offset: Offset, is_settled: bool) {
-        let Some(lane) = self.get_mut(id) else { return };
-        let before = lane.pending;
-        lane.finish(offset, if is_settled { State::Settled } else { State::Acked });
-        let ended = before - lane.pending;
-        self.pending -= ended;
+        let state = if is_settled { State::Settled } else { State::Acked };
+        self.change(id, |lane| lane.finish(offset, state));
     }
 
     /// A delivery of `offset` ended badly, the `failed`-th. With `takes_along` all behind it come
@@ -264,29 +279,23 @@ impl Lanes {
         takes_along: bool,
         ended: &mut Vec<Offset>,
     ) {
-        let Some(lane) = self.get_mut(id) else { return };
-        let before = lane.pending;
-        lane.give_back(offset, failed, takes_along, ended);
-        let added = lane.pending - before;
-        self.pending += added;
+        self.change(id, |lane| lane.give_back(offset, failed, takes_along, ended));
     }
 
     /// Forgets the records that wait at the end of the lane, but not the next to go: they are
     /// read again when it is their turn.
     pub(super) fn forget_all_but_next(&mut self, id: LaneId) {
-        let Some(lane) = self.get_mut(id) else { return };
-        let before = lane.pending;
-        // What is settled among them is passed over when they are read again.
-        while lane.pending > 1
-            && let Some(last) = lane.entries.back()
-            && matches!(last.state, State::Pending | State::Settled)
-        {
-            lane.pending -= usize::from(last.state == State::Pending);
-            lane.more_from = Some(last.offset);
-            lane.entries.pop_back();
-        }
-        let forgotten = before - lane.pending;
-        self.pending -= forgotten;
+        self.change(id, |lane| {
+            // What is settled among them is passed over when they are read again.
+            while lane.pending > 1
+                && let Some(last) = lane.entries.back()
+                && matches!(last.state, State::Pending | State::Settled)
+            {
+                lane.pending -= usize::from(last.state == State::Pending);
+                lane.more_from = Some(last.offset);
+                lane.entries.pop_back();
+            }
+        });
     }
 
     /// The lane's next record counts as never tried.
@@ -317,7 +326,7 @@ impl Lanes {
     /// Puts the lane into the ring of whoever may take from it; says who, unless it was there.
     pub(super) fn make_ready(&mut self, id: LaneId) -> Option<Taker> {
         let lane = self.get_mut(id)?;
-        if lane.hold != Hold::Free || !lane.has_more() {
+        if !lane.has_more() || !lane.may_give() {
             return None;
         }
         if lane.leased == 0 {
@@ -425,6 +434,11 @@ impl Lane {
         self.pending
     }
 
+    /// How many of its records are acked or settled.
+    fn done(&self) -> usize {
+        self.entries.len() - self.pending - self.leased
+    }
+
     /// Whether nothing stands in it.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -437,7 +451,7 @@ impl Lane {
 
     /// Whether a fresh record of it may go to `consumer` at once.
     pub(super) fn admits(&self, consumer: ConsumerId) -> bool {
-        !self.has_more() && self.hold == Hold::Free && self.may_be_taken_by(consumer)
+        !self.has_more() && self.may_give_to(consumer)
     }
 
     /// The leased records up to `offset`, ascending.
@@ -456,7 +470,15 @@ impl Lane {
     }
 
     fn may_go_to(&self, consumer: ConsumerId) -> bool {
-        self.has_more() && self.hold == Hold::Free && self.may_be_taken_by(consumer)
+        self.has_more() && self.may_give_to(consumer)
+    }
+
+    fn may_give_to(&self, consumer: ConsumerId) -> bool {
+        self.may_give() && self.may_be_taken_by(consumer)
+    }
+
+    fn may_give(&self) -> bool {
+        self.hold == Hold::Free && self.done() < DONE_MAX
     }
 
     fn is_idle(&self) -> bool {

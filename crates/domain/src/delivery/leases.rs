@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::ConsumerId;
 use super::lane::LaneId;
 use super::wheel::Wheel;
-use crate::offset::Offset;
+use crate::offset::{Offset, OffsetRange};
 use crate::time::{Moment, Timestamp};
 
 /// A record handed to a consumer until its deadline.
@@ -96,6 +96,22 @@ impl Leases {
         let slot = self.by_offset.remove(&offset)?;
         self.wheel.remove(slot);
         self.vacate(slot)
+    }
+
+    /// The leased offsets in `range`, ascending.
+    pub(super) fn within(&self, range: OffsetRange) -> Vec<Offset> {
+        let mut found = Vec::new();
+        if range.len() > self.len() as u64 {
+            found.extend(self.by_offset.keys().copied().filter(|&offset| range.contains(offset)));
+            found.sort_unstable();
+        } else {
+            let mut at = range.from;
+            while at < range.to {
+                found.extend(self.by_offset.contains_key(&at).then_some(at));
+                at = at.next();
+            }
+        }
+        found
     }
 
     /// Moves the deadline of `offset`'s lease.

@@ -243,7 +243,7 @@ pub struct Delivery {
     halted_unread: BTreeSet<Offset>,
     /// With exactly-once: leases whose ids settled their records, the latest ones.
     confirmed: BTreeMap<u64, Offset>,
-    /// Reading stopped because too many records wait.
+    /// Reading stopped because too many records wait or are leased.
     is_stalled: bool,
     /// How many may wait, as last asked for.
     indexed_max: usize,
@@ -523,6 +523,12 @@ impl Delivery {
     /// How many records are known and wait.
     pub fn indexed(&self) -> usize {
         self.returned.len() + self.lanes.pending()
+    }
+
+    /// How many records take memory one by one: leased, known and waiting, or acked behind others
+    /// of their lane that are not.
+    pub fn remembered(&self) -> usize {
+        self.leases.len() + self.indexed() + self.lanes.done()
     }
 
     /// How many records could be leased now, if the log ends at `end`. Counts fresh offsets that

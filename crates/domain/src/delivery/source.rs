@@ -47,6 +47,8 @@ pub struct LeaseRequest {
     pub retained_since: Timestamp,
     /// Most records that may be known and wait, at most `INDEXED_MAX`.
     pub indexed_max: usize,
+    /// Most records that may be leased or wait: with so many, no fresh ones are read.
+    pub remembered_max: usize,
     /// Whether a record that was never delivered goes before those that failed.
     pub prefers_fresh: bool,
 }

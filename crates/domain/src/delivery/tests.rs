@@ -49,6 +49,7 @@ fn lease(delivery: &mut Delivery, consumer: ConsumerId, records_max: usize) -> V
         ack_deadline: 10 * SECOND,
         retained_since: Timestamp(0),
         indexed_max: INDEXED_MAX,
+        remembered_max: usize::MAX,
         prefers_fresh: false,
     };
     let mut out = Vec::new();
@@ -162,6 +163,60 @@ fn leases_are_bounded_and_the_stalled_are_freed_by_any_end() {
     delivery.ack(Moment(0), &id_of(&leases), Offset(5_000_000), &mut effects);
     assert_eq!(effects.freed, [greedy, other]);
     assert_eq!(lease(&mut delivery, other, 9).len(), 1);
+}
+
+#[test]
+fn a_lane_waits_for_its_first_record_once_many_behind_it_are_acked() {
+    const DONE_MAX: usize = 10_000;
+    let settings = Settings { ordering: Ordering::Fifo, ..Settings::plain(10 * SECOND) };
+    let identity = Identity { subscription: SubscriptionId(7), epoch: Epoch(3) };
+    let mut delivery = Delivery::new(identity, settings, Progress::default());
+    let consumer = delivery.open_consumer(Flow::default());
+    let leases = lease(&mut delivery, consumer, DONE_MAX + 1);
+    let (mut effects, end) = (Effects::default(), Offset(5_000_000));
+    for lease in leases.iter().skip(1) {
+        let acked = delivery.ack(Moment(0), &lease.ack_id, end, &mut effects);
+        assert_eq!(acked, AckStatus::Provisional);
+    }
+    assert_eq!(delivery.remembered(), DONE_MAX + 1);
+    assert!(lease(&mut delivery, consumer, 1).is_empty());
+    effects = Effects::default();
+    delivery.ack(Moment(0), &id_of(&leases), end, &mut effects);
+    assert!(effects.returned > 0 || effects.freed == [consumer], "it goes on: {effects:?}");
+    assert_eq!(lease(&mut delivery, consumer, 1).len(), 1);
+}
+
+#[test]
+fn no_more_is_read_than_may_be_remembered() {
+    let mut delivery = delivery(false);
+    let consumer = delivery.open_consumer(Flow::default());
+    let mut effects = Effects::default();
+    let ask = |delivery: &mut Delivery, effects: &mut Effects| {
+        let request = LeaseRequest {
+            consumer,
+            records_max: 5,
+            bytes_max: 1 << 20,
+            ack_deadline: 10 * SECOND,
+            retained_since: Timestamp(0),
+            indexed_max: INDEXED_MAX,
+            remembered_max: 3,
+            prefers_fresh: false,
+        };
+        let mut out = Vec::new();
+        let status = delivery.lease(START, &request, &mut Dense(100), &mut out, effects);
+        (out, status)
+    };
+    let (leases, status) = ask(&mut delivery, &mut effects);
+    assert_eq!((leases.len(), status), (3, LeaseStatus::Drained));
+    // What came back may go again, but nothing new with it.
+    nack(&mut delivery, &id_of(&leases), &mut effects);
+    let (again, _) = ask(&mut delivery, &mut effects);
+    assert_eq!((again.len(), id_of(&again).offset()), (1, Offset(0)));
+    effects = Effects::default();
+    delivery.ack(Moment(0), &id_of(&again), Offset(100), &mut effects);
+    assert_eq!(effects.returned, 1, "whoever waits is told");
+    let (more, _) = ask(&mut delivery, &mut effects);
+    assert_eq!((more.len(), id_of(&more).offset()), (1, Offset(3)));
 }
 
 #[test]

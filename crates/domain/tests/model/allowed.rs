@@ -55,13 +55,16 @@ impl Naive {
                 lanes[lane].is_taken = true;
             }
         }
-        let may_stall = self.may_stall();
+        let (may_be_full, may_stall) = (self.may_be_full(), self.may_stall());
         let unsettled = |(_, spot): &(usize, &Spot)| spot.is_unsettled();
         for (offset, spot) in self.spots.iter().enumerate().filter(unsettled) {
             let mut free = LaneScan::default();
             let lane = spot.lane.map_or(&mut free, |lane| &mut lanes[lane]);
             if let Some(is_sure) = self.offer(spot, now, lane) {
-                let is_sure = is_sure && (spot.is_known || !may_stall);
+                // Of a lane that was forgotten, nothing is read again while it is full.
+                let is_known = spot.is_known && !(self.forgets() && spot.lane.is_some());
+                let is_readable = !may_be_full && (spot.is_known || !may_stall);
+                let is_sure = is_sure && (is_known || is_readable);
                 offers.push(Offer { offset, bytes: spot.bytes, is_sure });
             }
         }
@@ -135,6 +138,16 @@ impl Naive {
     /// was known for is then known only as far as it is journaled.
     pub(crate) fn forgets(&self) -> bool {
         self.indexed_max < INDEXED_MAX
+    }
+
+    /// Reading stops when all that may be remembered is leased or waits (LEASE-5).
+    fn may_be_full(&self) -> bool {
+        let waiting = || self.spots.iter().filter(|spot| spot.waits());
+        // Which of a lane were read is not known, nor which of them are settled and still there.
+        let is_kept = |spot: &&Spot| spot.lane.is_some() && spot.settled;
+        let is_known = |spot: &&Spot| spot.is_known || spot.lane.is_some() || spot.failed > 0;
+        let known = waiting().filter(is_known).count() + self.spots.iter().filter(is_kept).count();
+        self.held().count() + known >= self.remembered_max
     }
 
     /// Reading ahead may stop when failures outside lanes fill what lanes leave (LEASE-5).

@@ -1,12 +1,12 @@
 //! What holds after every step, when everybody rests, and at the end.
 
-use domain::delivery::{Effects, Exhausted, LaneState, LaneView};
+use domain::delivery::{Effects, Exhausted, LaneState, LaneView, Ordering};
 use domain::{Offset, ProgressChange, Timestamp};
 
 use crate::lease::Ask;
 use crate::naive::{LANES, Naive};
 use crate::run::tell;
-use crate::spot::{Ack, Kind};
+use crate::spot::{Ack, Kind, Spot};
 use crate::world::{TICK, Urgency, World};
 
 impl World {
@@ -179,8 +179,11 @@ impl World {
         assert!(until.is_none() || is_known, "{waits:?} of {views:?}");
         let is_waiting = waits.backing_off > 0;
         assert_eq!(waits.backing_off_until.is_some(), is_waiting, "{waits:?}");
+        // Where all are of one lane, it may be known to be halted by another.
+        let is_one = self.naive.settings.ordering == Ordering::Fifo;
+        let is_counted = unread > 0 || (is_one && waits.lanes_halted > 0);
         for (at, attempt) in self.delivery.attempts_unread() {
-            let is_known = self.delivery.progress().is_acked(at) || unread > 0;
+            let is_known = self.delivery.progress().is_acked(at) || is_counted;
             let spot = &self.naive.spots[usize::try_from(at.0).unwrap()];
             let is_halted = spot.lane.is_some() && self.naive.is_halted(spot);
             assert!(is_known || !is_halted, "{at} was halted after {attempt:?}: {waits:?}");
@@ -225,6 +228,12 @@ impl World {
         let bound = naive.indexed_max / 2 + LANES + free;
         let indexed = self.delivery.indexed();
         assert!(naive.was_exactly_once || indexed <= bound, "{indexed}, at most {bound}");
+        // Acks from before a restart and damaged records are taken in, however full it is.
+        let is_taken_in = |spot: &&Spot| spot.ack == Ack::Early || spot.kind == Kind::Damaged;
+        let most =
+            naive.remembered_max.saturating_add(naive.spots.iter().filter(is_taken_in).count());
+        let remembered = self.delivery.remembered();
+        assert!(remembered <= most, "{remembered} remembered, at most {most}");
     }
 }
 

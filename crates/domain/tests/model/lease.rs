@@ -50,6 +50,7 @@ impl World {
             ack_deadline: ask.lasts,
             retained_since: self.naive.retained_since,
             indexed_max: self.naive.indexed_max,
+            remembered_max: self.naive.remembered_max,
             prefers_fresh: false,
         };
         let (mut out, mut effects) = (Vec::new(), Effects::default());

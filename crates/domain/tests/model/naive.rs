@@ -65,6 +65,7 @@ pub(crate) struct Naive {
     pub(crate) was_exactly_once: bool,
     pub(crate) retained_since: Timestamp,
     pub(crate) indexed_max: usize,
+    pub(crate) remembered_max: usize,
     /// The wall clock when deadlines were last looked at.
     pub(crate) ticked: Timestamp,
     pub(crate) expected: Vec<Expected>,

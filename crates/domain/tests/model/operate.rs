@@ -147,7 +147,8 @@ impl World {
     /// Where not everything may be read or indexed, all of them do.
     fn reorder(&mut self, settings: Settings) {
         self.pass(Duration::ZERO);
-        let can_read = !settings.is_paused && !self.naive.forgets();
+        let is_unbounded = !self.naive.forgets() && self.naive.remembered_max == usize::MAX;
+        let can_read = !settings.is_paused && is_unbounded;
         let is_change = (settings.ordering, &settings.lane_by)
             != (self.naive.settings.ordering, &self.naive.settings.lane_by);
         self.naive.is_reordering = is_change;

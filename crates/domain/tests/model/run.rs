@@ -36,11 +36,13 @@ pub(crate) fn run_seed(seed: u64) {
     panic!(
         "seed {seed} fails at {}: {}\n\
          run it alone with `cargo xtask sim --seed {seed}`\n\
-         filter {}, indexed_max {}, read_max {}; these steps are enough:\n{}\nwith: {again}",
+         filter {}, indexed_max {}, remembered_max {}, read_max {}; these steps are enough:\n\
+         {}\nwith: {again}",
         failure.place,
         failure.said,
         short.filter,
         short.indexed_max,
+        short.remembered_max,
         short.read_max,
         story.join("\n"),
     );

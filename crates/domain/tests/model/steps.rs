@@ -97,6 +97,7 @@ pub(crate) enum Step {
 pub(crate) struct Plan {
     pub(crate) filter: usize,
     pub(crate) indexed_max: usize,
+    pub(crate) remembered_max: usize,
     pub(crate) read_max: u64,
     /// How many of the ordering keys there are, so that lanes are short or long.
     pub(crate) keys: usize,
@@ -108,6 +109,7 @@ impl Plan {
         let mut random = Random::seeded(seed);
         let filter = if random.percent(50) { 0 } else { random.below(crate::naive::FILTERS.len()) };
         let indexed_max = if random.percent(70) { INDEXED_MAX } else { random.between(8, 40) };
+        let remembered_max = if random.percent(70) { usize::MAX } else { random.between(2, 20) };
         let read_max = if random.percent(60) { u64::MAX } else { random.between(1, 6) as u64 };
         let keys = random.between(2, KEYS.len() + 1);
         let mut steps = first_settings(&mut random);
@@ -115,7 +117,7 @@ impl Plan {
         while steps.len() < length {
             steps.push(kinds.step(&mut random));
         }
-        Self { filter, indexed_max, read_max, keys, steps }
+        Self { filter, indexed_max, remembered_max, read_max, keys, steps }
     }
 }
 

@@ -79,6 +79,7 @@ impl World {
             was_exactly_once: false,
             retained_since: Timestamp(0),
             indexed_max: plan.indexed_max,
+            remembered_max: plan.remembered_max,
             ticked: START,
             expected: Vec::new(),
         };

@@ -260,6 +260,7 @@ impl Stage {
             ack_deadline: words.named("deadline").map_or(self.settings.ack_deadline, seconds),
             retained_since: Timestamp(words.named_or("since", 0)),
             indexed_max: words.named_or("indexed", INDEXED_MAX),
+            remembered_max: words.named_or("remembered", usize::MAX),
             prefers_fresh: words.named("fresh").is_some(),
         };
         let mut out = Vec::new();

@@ -78,7 +78,7 @@ async fn receive(arguments: &Arguments, verifier: Option<Verifier>) -> Result<()
     let address = listener.local_addr().map_err(failed)?;
     print_listening(arguments, address)?;
     let (enough, mut seen) = watch::channel(false);
-    let desk = Arc::new(Desk {
+    let receiver = Arc::new(Receiver {
         script: Script { status: arguments.status, times: arguments.times },
         delay: arguments.delay,
         count: arguments.count,
@@ -88,16 +88,16 @@ async fn receive(arguments: &Arguments, verifier: Option<Verifier>) -> Result<()
         tally: Mutex::default(),
         enough,
     });
-    let answering = Arc::clone(&desk);
+    let answering = Arc::clone(&receiver);
     let end = async move {
         tokio::select! {
-            // The sender lives as long as the desk, so this ends only when it says so.
+            // The sender lives as long as the receiver, so this ends only when it says so.
             _ = seen.wait_for(|enough| *enough) => {}
             _ = tokio::signal::ctrl_c() => {}
         }
     };
     serve(listener, Arc::new(move |arrived: &Arrived| answering.answer(arrived)), end).await;
-    desk.verdict()
+    receiver.verdict()
 }
 
 fn print_listening(arguments: &Arguments, address: SocketAddr) -> Result<(), Failure> {
@@ -123,7 +123,7 @@ impl Script {
 }
 
 /// Takes requests in, one at a time.
-struct Desk {
+struct Receiver {
     script: Script,
     delay: Duration,
     count: Option<u64>,
@@ -143,7 +143,7 @@ struct Tally {
     cannot_print: Option<Failure>,
 }
 
-impl Desk {
+impl Receiver {
     fn answer(&self, arrived: &Arrived) -> Answer {
         let mut tally = self.tally.lock();
         let status = self.script.status(tally.requests);

@@ -232,6 +232,8 @@ pub struct Limits {
     /// Answers that wait for their clients to read them, all together.
     #[serde(deserialize_with = "units::bytes")]
     pub answer_memory: u64,
+    /// Messages that are leased or known to wait, all together.
+    pub outstanding_max: usize,
     /// Bytes that HTTP/2 clients may send before anyone reads them, beyond 64 KiB each.
     #[serde(deserialize_with = "units::bytes")]
     pub receive_memory: u64,
@@ -432,6 +434,8 @@ impl Limits {
         bytes_at_least("limits.body_memory", self.body_memory, BODY_MEMORY_MIN)?;
         let per_connection = self.body_memory_per_connection;
         bytes_at_least("limits.body_memory_per_connection", per_connection, BODY_MEMORY_MIN)?;
+        let outstanding = self.outstanding_max as u64;
+        number_at_least("limits.outstanding_max", outstanding, 10_000)?;
         bytes_at_least("limits.answer_memory", self.answer_memory, ANSWER_MEMORY_MIN)?;
         for (key, time) in [
             ("limits.body_deadline", self.body_deadline),
@@ -466,6 +470,10 @@ fn at_most(key: &'static str, time: Duration, max: Duration) -> Checked {
 
 fn bytes_at_least(key: &'static str, bytes: u64, min: u64) -> Checked {
     if bytes >= min { Ok(()) } else { Err((key, format!("at least {min} bytes are needed"))) }
+}
+
+fn number_at_least(key: &'static str, number: u64, min: u64) -> Checked {
+    if number >= min { Ok(()) } else { Err((key, format!("at least {min} are needed"))) }
 }
 
 fn positive(key: &'static str, number: u64) -> Checked {

@@ -226,6 +226,9 @@ impl Metrics {
         gauge(out, &table::CLOCK_AHEAD, jump.map_or(0, |jump| jump.ahead.as_secs()));
         let stuck_for = self.broker.log_stuck_for();
         gauge(out, &table::LOG_STUCK, stuck_for.map_or(0, |time| time.as_secs().max(1)));
+        out.begin(&table::OUTSTANDING_USED);
+        let used = f64::from(self.broker.outstanding_used()) / 1e6;
+        out.sample(&table::OUTSTANDING_USED, &[], Value::Real(used));
     }
 
     fn write_start(&self, out: &mut Writer) {

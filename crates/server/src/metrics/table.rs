@@ -182,6 +182,9 @@ metrics! {
         "How far the clock is ahead while retention and expiry are suspended; 0 if they are not.";
     LOG_STUCK = Gauge, "postrider_log_stuck_seconds", "seconds", SERVER,
         "How long the write-ahead log could not be emptied; 0 if it can be.";
+    OUTSTANDING_USED = Gauge, "postrider_outstanding_used_ratio", "ratio", SERVER,
+        "Messages that are delivered and not acked, or waiting to be retried, as a share of \
+         limits.outstanding_max.";
     TOPICS = Gauge, "postrider_topics", "", SERVER, "Topics, not counting the server's own.";
     SUBSCRIPTIONS = Gauge, "postrider_subscriptions", "", SERVER, "Subscriptions.";
     RECOVERY_TIME = Gauge, "postrider_recovery_seconds", "seconds", SERVER,

@@ -250,9 +250,10 @@ fn the_dashboard_is_made_from_the_table() {
 
 /// What is of use once, in a table, rather than over time; and what is nothing as long as all is
 /// well, and has an alert.
-const NOT_SHOWN: [&str; 7] = [
+const NOT_SHOWN: [&str; 8] = [
     "postrider_clock_ahead_seconds",
     "postrider_log_stuck_seconds",
+    "postrider_outstanding_used_ratio",
     "postrider_unread_connections_ended",
     "postrider_build_info",
     "postrider_start_time_seconds",

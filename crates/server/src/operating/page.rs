@@ -67,6 +67,9 @@ fn condition(level: &Level) -> String {
         Measure::LogStuck => {
             "saving progress or freeing log space failed three times in a row".to_owned()
         }
+        Measure::OutstandingUsed => {
+            format!("for {time}, more than {percent} % of `limits.outstanding_max` was used")
+        }
     }
 }
 

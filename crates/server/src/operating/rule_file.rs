@@ -9,7 +9,7 @@ use domain::backoff::show_wait;
 use super::consumer_rules;
 use crate::metrics::table::{
     BACKLOG_MESSAGES, CLOCK_AHEAD, DEAD_LETTERS, DEAD_LETTERS_WAITING, FIFO_BLOCKED, LANE_BLOCKED,
-    LANES_HALTED, LOG_STUCK, OLDEST_UNACKED_AGE, PUSH_ATTEMPTS,
+    LANES_HALTED, LOG_STUCK, OLDEST_UNACKED_AGE, OUTSTANDING_USED, PUSH_ATTEMPTS,
 };
 
 const HEAD: &str = "\
@@ -66,7 +66,7 @@ fn alert_name(rule: &Rule) -> String {
 fn label(level: &Level) -> &'static str {
     match level.measure {
         Measure::FifoBlocked => "subscription_id",
-        Measure::ClockAhead | Measure::LogStuck => "instance",
+        Measure::ClockAhead | Measure::LogStuck | Measure::OutstandingUsed => "instance",
         _ => "subscription",
     }
 }
@@ -92,6 +92,7 @@ fn expression(level: &Level) -> String {
         }
         Measure::ClockAhead => CLOCK_AHEAD.full_name(),
         Measure::LogStuck => LOG_STUCK.full_name(),
+        Measure::OutstandingUsed => OUTSTANDING_USED.full_name(),
     };
     format!("{left} > {bound}")
 }
@@ -138,6 +139,11 @@ fn description(level: &Level) -> String {
         Measure::LogStuck => "the log could not be emptied for {{ $value | humanizeDuration }}: \
                               when it is full, publishing is refused"
             .to_owned(),
+        Measure::OutstandingUsed => {
+            "{{ $value | humanizePercentage }} of the room for outstanding \
+                                     messages is used"
+                .to_owned()
+        }
     }
 }
 

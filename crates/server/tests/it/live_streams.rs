@@ -247,6 +247,21 @@ notify_on_expiry = true
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_never_reads_is_cut_off_and_slows_nobody() {
+    one_that_never_reads_is_cut_off("").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_is_never_read_is_cut_off_and_slows_nobody() {
+    one_that_never_reads_is_cut_off(
+        "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n",
+    )
+    .await;
+}
+
+/// A gateway that never reads asks for its stream with `headers`; another, which reads, is told of
+/// everything at once.
+async fn one_that_never_reads_is_cut_off(headers: &str) {
     // Longer than a busy machine keeps the quick one from reading.
     let rig = Rig::with("memory", &IMPATIENT.replace("200ms", "2s")).await;
     let topic = live_topic(&rig, "changes").await;
@@ -256,9 +271,8 @@ async fn a_gateway_that_never_reads_is_cut_off_and_slows_nobody() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut slow = socket.connect(rig.address).await.unwrap();
-    slow.write_all(b"GET /internal/v1/gateways/slow/stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    let request = "GET /internal/v1/gateways/slow/stream HTTP/1.1\r\nhost: localhost\r\n";
+    slow.write_all(format!("{request}{headers}\r\n").as_bytes()).await.unwrap();
     let mut head = [0; 15];
     slow.read_exact(&mut head).await.unwrap();
     let small = json!({});

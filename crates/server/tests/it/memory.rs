@@ -24,7 +24,8 @@ use tonic::{Code, Status};
 use tonic_prost::prost::Message;
 use tonic_prost::{ProstCodec, ProstDecoder};
 use wire::protobuf::Empty;
-use wire::pubsub::{PublishRequest, StreamingPullRequest};
+use wire::pubsub::subscriber_client::SubscriberClient;
+use wire::pubsub::{AcknowledgeRequest, PublishRequest, PullRequest, StreamingPullRequest};
 
 use crate::program::{Process, postrider};
 use crate::rig::{call, message, publisher, subscriber};
@@ -279,4 +280,81 @@ async fn register_many(address: SocketAddr) {
     }
     let health = call(address, "GET", "/internal/v1/health", "").await.ok();
     assert_eq!(health["subscriptions"]["total"], json!(10_000));
+}
+
+/// As the default settings have it.
+const OUTSTANDING_MAX: usize = 200_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_nobody_acks_are_bounded_and_leave_some_for_others() {
+    const GREEDY: usize = 30;
+    const MESSAGES: usize = 20_000;
+    let folder = TempDir::new().unwrap();
+    let process = start(&folder);
+    prepare(&process).await;
+    let address = process.address;
+    let name = |index: usize| format!("projects/p/subscriptions/greedy-{index}");
+    for index in 0..GREEDY {
+        let body = json!({"topic": TOPIC, "ackDeadlineSeconds": 600}).to_string();
+        let made = call(address, "PUT", &format!("/v1/{}", name(index)), body).await;
+        assert_eq!(made.code.as_u16(), 200, "{made:?}");
+    }
+    let messages = vec![message("x"); 1_000];
+    for _ in 0..MESSAGES / 1_000 {
+        let request = PublishRequest { topic: TOPIC.to_owned(), messages: messages.clone() };
+        publisher(address).await.publish(request).await.unwrap();
+    }
+    let before = process.memory_max();
+    let mut taken = 0;
+    for index in 0..GREEDY {
+        let got = take_all(address, &name(index), MESSAGES).await;
+        assert!(got >= 100, "greedy-{index} got {got}");
+        taken += got;
+    }
+    println!("{taken} taken, {} MiB more", (process.memory_max() - before) / MIB);
+    // Each may have a hundred, however full the server is.
+    assert!(taken <= OUTSTANDING_MAX + 100 * GREEDY, "{taken}");
+    assert!(taken > OUTSTANDING_MAX / 2, "{taken}");
+    // Someone who acks goes on through all of it.
+    let reader = "projects/p/subscriptions/reader";
+    let body = json!({"topic": QUIET}).to_string();
+    assert_eq!(call(address, "PUT", &format!("/v1/{reader}"), body).await.code.as_u16(), 200);
+    for _ in 0..5 {
+        let request = PublishRequest { topic: QUIET.to_owned(), messages: messages.clone() };
+        publisher(address).await.publish(request).await.unwrap();
+    }
+    let mut client = subscriber(address).await;
+    let mut read = 0;
+    while read < 5_000 {
+        let got = pull(&mut client, reader).await;
+        assert!(!got.is_empty(), "{read} of 5000");
+        read += got.len();
+        let request = AcknowledgeRequest { subscription: reader.to_owned(), ack_ids: got };
+        client.acknowledge(request).await.unwrap();
+    }
+    told(&process, "30 subscriptions that take and never ack");
+}
+
+/// Takes what there is until there is nothing more or `most` were taken; the number.
+async fn take_all(address: SocketAddr, subscription: &str, most: usize) -> usize {
+    let mut client = subscriber(address).await;
+    let mut taken = 0;
+    while taken < most {
+        let got = pull(&mut client, subscription).await;
+        if got.is_empty() {
+            break;
+        }
+        taken += got.len();
+    }
+    taken
+}
+
+async fn pull(client: &mut SubscriberClient<Channel>, subscription: &str) -> Vec<String> {
+    let request = PullRequest {
+        subscription: subscription.to_owned(),
+        max_messages: 1_000,
+        return_immediately: true,
+    };
+    let answer = client.pull(request).await.unwrap().into_inner();
+    answer.received_messages.into_iter().map(|received| received.ack_id).collect()
 }

@@ -110,11 +110,11 @@ async fn a_version_never_comes_again_for_a_name(engine: Engine) -> Check {
 
 async fn kinds_have_names_of_their_own(engine: Engine) -> Check {
     let topic = put(&engine, NAME, "topic", None).await?;
-    let mark = engine.catalogue.put(Kind::Mark, NAME, Bytes::from("mark"), None).await?;
+    let mark = engine.catalogue.put(Kind::Bookkeeping, NAME, Bytes::from("mark"), None).await?;
     same("topic", &engine.catalogue.get(Kind::Topic, NAME).await?, &topic)?;
-    same("mark", &engine.catalogue.get(Kind::Mark, NAME).await?, &mark)?;
+    same("mark", &engine.catalogue.get(Kind::Bookkeeping, NAME).await?, &mark)?;
     engine.catalogue.delete(Kind::Topic, NAME, topic.version).await?;
-    same("mark", &engine.catalogue.get(Kind::Mark, NAME).await?, &mark)
+    same("mark", &engine.catalogue.get(Kind::Bookkeeping, NAME).await?, &mark)
 }
 
 async fn a_list_is_in_name_order_page_by_page(engine: Engine) -> Check {

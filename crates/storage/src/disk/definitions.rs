@@ -135,8 +135,8 @@ const KINDS: [Kind; 7] = [
     Kind::Subscription,
     Kind::Snapshot,
     Kind::Schema,
-    Kind::Mark,
-    Kind::Desk,
+    Kind::Bookkeeping,
+    Kind::HandledLetters,
     Kind::Replay,
 ];
 
@@ -147,8 +147,8 @@ fn code(kind: Kind) -> i64 {
         Kind::Subscription => 2,
         Kind::Snapshot => 3,
         Kind::Schema => 4,
-        Kind::Mark => 5,
-        Kind::Desk => 6,
+        Kind::Bookkeeping => 5,
+        Kind::HandledLetters => 6,
         Kind::Replay => 7,
     }
 }

@@ -15,12 +15,12 @@ use crate::{
 };
 
 pub(super) struct History {
-    kept: Mutex<Kept>,
+    kept: Mutex<Attempts>,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Attempts {
     by_number: BTreeMap<u64, Attempt>,
     of_subscription: BTreeMap<SubscriptionId, BTreeSet<u64>>,
     bytes: usize,
@@ -32,7 +32,7 @@ impl History {
     }
 }
 
-impl Kept {
+impl Attempts {
     fn insert(&mut self, number: u64, attempt: Attempt) {
         self.remove(number);
         self.bytes += attempt.memory_bytes();

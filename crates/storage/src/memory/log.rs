@@ -15,7 +15,7 @@ use futures::future::ready;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{Kept, Options, State, Topic};
+use super::{Options, State, StoredRecord, Topic};
 use crate::{
     Append, Batch, Commit, Error, Future, Keep, Listener, LogFigures, MessageLog, Position,
     ReadLimit, Receipt, Result, TailRead, Trimmed, Urgency,
@@ -76,7 +76,9 @@ impl Log {
                 if let Some(last) = records.last() {
                     topic.last_publish_time = last.publish_time;
                 }
-                topic.kept.extend(records.into_iter().map(|record| Kept { position, record }));
+                topic
+                    .kept
+                    .extend(records.into_iter().map(|record| StoredRecord { position, record }));
             }
         }
         for (subscription, change) in commit.progress {
@@ -99,7 +101,7 @@ impl Log {
             damaged: Vec::new(),
         };
         let mut bytes = 0_usize;
-        for Kept { record, .. } in topic.kept.range(topic.place_of(from)..) {
+        for StoredRecord { record, .. } in topic.kept.range(topic.place_of(from)..) {
             bytes = bytes.saturating_add(record.body.len());
             let full = batch.records.len() >= limit.records || bytes > limit.bytes;
             if full && !batch.records.is_empty() {
@@ -243,7 +245,7 @@ fn drop_records(
     passed: Position,
 ) -> (usize, u64) {
     let (mut bytes, mut records) = (0, 0);
-    topic.kept.retain(|Kept { position, record }| {
+    topic.kept.retain(|StoredRecord { position, record }| {
         let behind = needed.partition_point(|needed| needed.to <= record.offset);
         let wanted = needed.get(behind).is_some_and(|needed| needed.contains(record.offset));
         let stays = wanted || *position > passed || !range.contains(record.offset);

@@ -73,10 +73,10 @@ struct Topic {
     epoch: Epoch,
     next: Offset,
     last_publish_time: Timestamp,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<StoredRecord>,
 }
 
-struct Kept {
+struct StoredRecord {
     position: Position,
     record: Record,
 }

@@ -19,7 +19,7 @@ const MESSAGES_MAX: usize = 4_096;
 /// The oldest goes first.
 #[derive(Default)]
 pub(crate) struct Built {
-    kept: Mutex<Kept>,
+    cache: Mutex<Cache>,
     readers: Mutex<HashMap<TopicId, Weak<Readers>>>,
 }
 
@@ -36,7 +36,7 @@ impl Readers {
 type Key = (TopicId, Offset);
 
 #[derive(Default)]
-struct Kept {
+struct Cache {
     by_key: HashMap<Key, Bytes>,
     oldest: VecDeque<Key>,
     bytes: usize,
@@ -58,17 +58,17 @@ impl Built {
     /// The JSON of `record` of `topic`, made if it is not kept.
     pub(crate) fn get_or_build(&self, topic: TopicId, record: &Record) -> Result<Bytes, Malformed> {
         let key = (topic, record.offset);
-        if let Some(kept) = self.kept.lock().by_key.get(&key) {
+        if let Some(kept) = self.cache.lock().by_key.get(&key) {
             return Ok(kept.clone());
         }
         // Two may build the same at once: that is cheaper than to make one wait.
         let json = message_json(record, Spelling::Twice)?;
-        self.kept.lock().put(key, json.clone());
+        self.cache.lock().put(key, json.clone());
         Ok(json)
     }
 }
 
-impl Kept {
+impl Cache {
     fn put(&mut self, key: Key, json: Bytes) {
         if json.len() > BYTES_MAX || self.by_key.contains_key(&key) {
             return;
@@ -125,8 +125,8 @@ mod tests {
         for offset in 0..5_000 {
             built.get_or_build(TopicId(1), &record(offset, 1)).unwrap();
         }
-        let has = |offset| built.kept.lock().by_key.contains_key(&(TopicId(1), Offset(offset)));
-        assert_eq!(built.kept.lock().by_key.len(), MESSAGES_MAX);
+        let has = |offset| built.cache.lock().by_key.contains_key(&(TopicId(1), Offset(offset)));
+        assert_eq!(built.cache.lock().by_key.len(), MESSAGES_MAX);
         assert!(!has(903) && has(904) && has(4_999));
         for offset in 5_000..5_009 {
             built.get_or_build(TopicId(1), &record(offset, 500_000)).unwrap();
@@ -134,9 +134,9 @@ mod tests {
         assert!(!has(4_999) && !has(5_002) && has(5_003) && has(5_008));
         built.get_or_build(TopicId(1), &record(6_000, 9_000_000)).unwrap();
         assert!(!has(6_000) && has(5_008));
-        let kept = built.kept.lock();
-        let bytes: usize = kept.by_key.values().map(Bytes::len).sum();
-        assert_eq!((bytes, kept.oldest.len()), (kept.bytes, kept.by_key.len()));
+        let cache = built.cache.lock();
+        let bytes: usize = cache.by_key.values().map(Bytes::len).sum();
+        assert_eq!((bytes, cache.oldest.len()), (cache.bytes, cache.by_key.len()));
         assert!(bytes <= BYTES_MAX);
     }
 
@@ -146,6 +146,6 @@ mod tests {
         record.body = Bytes::from_static(b"\x0a\x09cut");
         let built = Built::default();
         assert_eq!(built.get_or_build(TopicId(1), &record), Err(Malformed));
-        assert!(built.kept.lock().by_key.is_empty());
+        assert!(built.cache.lock().by_key.is_empty());
     }
 }

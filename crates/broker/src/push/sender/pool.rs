@@ -24,7 +24,7 @@ pub(super) struct Pool {
 }
 
 /// Two small maps instead of one, since both are asked with what an endpoint has at hand.
-type ByHost = HashMap<Box<str>, Vec<Kept>>;
+type ByHost = HashMap<Box<str>, Vec<IdleConnection>>;
 
 #[derive(Default)]
 struct Shelves {
@@ -35,7 +35,7 @@ struct Shelves {
     is_swept: bool,
 }
 
-struct Kept {
+struct IdleConnection {
     connection: Box<Connection>,
     since: Moment,
 }
@@ -69,7 +69,7 @@ impl Pool {
         let since = self.clock.now();
         let mut closed = Vec::new();
         let mut shelves = self.shelves.lock();
-        shelves.push(endpoint, Kept { connection, since });
+        shelves.push(endpoint, IdleConnection { connection, since });
         if shelves.kept > self.idle_max {
             closed = shelves.close_oldest(self.idle_max - self.idle_max / 8);
         } else if self.sockets.are_wanted() {
@@ -139,7 +139,7 @@ impl Shelves {
         Some(kept.connection)
     }
 
-    fn push(&mut self, endpoint: &Endpoint, kept: Kept) {
+    fn push(&mut self, endpoint: &Endpoint, kept: IdleConnection) {
         let by_host = self.by_port.entry((endpoint.is_secure(), endpoint.port())).or_default();
         match by_host.get_mut(endpoint.host()) {
             Some(shelf) => shelf.push(kept),
@@ -149,12 +149,12 @@ impl Shelves {
     }
 
     /// Takes out an eighth, at least one: whoever wants room now may want more in a moment.
-    fn make_room(&mut self) -> Vec<Kept> {
+    fn make_room(&mut self) -> Vec<IdleConnection> {
         self.close_oldest(self.kept.saturating_sub((self.kept / 8).max(1)))
     }
 
     /// Leaves the `left` connections that were used last.
-    fn close_oldest(&mut self, left: usize) -> Vec<Kept> {
+    fn close_oldest(&mut self, left: usize) -> Vec<IdleConnection> {
         let surplus = self.kept.saturating_sub(left);
         let shelves = self.by_port.values().flat_map(HashMap::values).flatten();
         let mut times: Vec<Moment> = shelves.map(|kept| kept.since).collect();
@@ -171,7 +171,7 @@ impl Shelves {
     }
 
     /// Takes out the connections last used at times that `is_old`, and hosts without any.
-    fn close(&mut self, mut is_old: impl FnMut(Moment) -> bool) -> Vec<Kept> {
+    fn close(&mut self, mut is_old: impl FnMut(Moment) -> bool) -> Vec<IdleConnection> {
         let mut closed = Vec::new();
         self.by_port.retain(|_, by_host| {
             by_host.retain(|_, shelf| {

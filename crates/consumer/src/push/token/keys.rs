@@ -1,4 +1,4 @@
-//! The keys that tokens are signed with: given, or fetched and kept for a while.
+//! The keys that tokens are signed with: given, or fetched and cached for a while.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,12 +63,12 @@ type Set = Arc<HashMap<String, Arc<Key>>>;
 /// The keys by their ids.
 pub(super) struct KeyRing {
     url: Option<String>,
-    kept: Mutex<Kept>,
+    cached: Mutex<CachedKeys>,
     /// Held while the set is fetched. Only those wait for it whose key is not known.
     fetching: tokio::sync::Mutex<()>,
 }
 
-struct Kept {
+struct CachedKeys {
     set: Set,
     fetched: Option<Timestamp>,
     /// When it was last tried, and why that failed.
@@ -82,18 +82,18 @@ impl KeyRing {
             Keys::Url(url) => (Some(url.clone()), Set::default()),
             Keys::Set(text) => (None, read(text.as_bytes())?),
         };
-        let kept = Mutex::new(Kept { set, fetched: None, tried: None });
-        Ok(Self { url, kept, fetching: tokio::sync::Mutex::default() })
+        let cached = Mutex::new(CachedKeys { set, fetched: None, tried: None });
+        Ok(Self { url, cached, fetching: tokio::sync::Mutex::default() })
     }
 
     /// The key of this id; `None` if there is none. An error if the keys cannot be had.
     pub(super) async fn key(&self, id: &str, now: Timestamp) -> Result<Option<Arc<Key>>, String> {
-        let Some(url) = &self.url else { return Ok(self.kept.lock().set.get(id).cloned()) };
+        let Some(url) = &self.url else { return Ok(self.cached.lock().set.get(id).cloned()) };
         let known = {
-            let kept = self.kept.lock();
-            let known = kept.set.get(id).cloned();
-            if !kept.wants_fetch(id, now) {
-                return kept.found(known);
+            let cached = self.cached.lock();
+            let known = cached.set.get(id).cloned();
+            if !cached.wants_fetch(id, now) {
+                return cached.found(known);
             }
             known
         };
@@ -106,16 +106,16 @@ impl KeyRing {
             None => self.fetching.lock().await,
         };
         // Someone else may have fetched it meanwhile.
-        if self.kept.lock().wants_fetch(id, now) {
+        if self.cached.lock().wants_fetch(id, now) {
             let fetched = fetch::get(url).await.map_err(|error| format!("{url}: {error}"));
-            self.kept.lock().take(fetched.and_then(|body| read(&body)), now);
+            self.cached.lock().take(fetched.and_then(|body| read(&body)), now);
         }
-        let kept = self.kept.lock();
-        kept.found(kept.set.get(id).cloned())
+        let cached = self.cached.lock();
+        cached.found(cached.set.get(id).cloned())
     }
 }
 
-impl Kept {
+impl CachedKeys {
     fn wants_fetch(&self, id: &str, now: Timestamp) -> bool {
         let is_fresh = self.fetched.is_some_and(|at| now.since(at) < FRESH_FOR);
         if is_fresh && self.set.contains_key(id) {

@@ -13,11 +13,9 @@ impl Handout<'_> {
         records_max: usize,
         source: &mut dyn Source,
     ) -> Result<(), LeaseStatus> {
+        self.check_remembered()?;
+        self.check_indexed()?;
         let delivery = &mut *self.delivery;
-        if delivery.indexed() >= self.request.indexed_max {
-            delivery.is_stalled = true;
-            return Err(LeaseStatus::Drained);
-        }
         let from = delivery.progress.next_unacked(delivery.fresh);
         // The more was passed over, the more is read at a time.
         let ahead = self.passed.min(READ_AHEAD_MAX);
@@ -39,6 +37,21 @@ impl Handout<'_> {
         }
     }
 
+    /// Stops where one more record could not be remembered, until fewer are (LEASE-5).
+    fn check_remembered(&mut self) -> Result<(), LeaseStatus> {
+        self.stall_if(self.delivery.remembered() >= self.request.remembered_max)
+    }
+
+    /// Stops where one more record could not wait, until fewer do (LEASE-5).
+    fn check_indexed(&mut self) -> Result<(), LeaseStatus> {
+        self.stall_if(self.delivery.indexed() >= self.request.indexed_max)
+    }
+
+    fn stall_if(&mut self, is_full: bool) -> Result<(), LeaseStatus> {
+        self.delivery.is_stalled |= is_full;
+        if is_full { Err(LeaseStatus::Drained) } else { Ok(()) }
+    }
+
     /// Leases a record, keeps it for later, passes it over, or stops in front of it.
     fn offer_fresh(&mut self, record: Record) -> Result<(), LeaseStatus> {
         let offset = record.offset;
@@ -49,6 +62,7 @@ impl Handout<'_> {
         if self.pass_known(&record) || self.pass_unwanted(&record) {
             return Ok(());
         }
+        self.check_remembered()?;
         let attempt = self.delivery.progress.attempt(offset);
         let failed = attempt.map_or(0, |attempt| attempt.count);
         match self.delivery.settings.lane_key(&record).map(|key| self.delivery.lanes.open(key)) {

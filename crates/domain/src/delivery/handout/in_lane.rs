@@ -20,6 +20,12 @@ impl Handout<'_> {
         }
     }
 
+    /// Whether nothing of the lane is known, and no more may be.
+    pub(super) fn must_wait_for_room(&self, id: LaneId) -> bool {
+        let is_full = self.delivery.remembered() >= self.request.remembered_max;
+        is_full && self.delivery.lanes.get(id).is_some_and(|lane| lane.next().is_none())
+    }
+
     fn serve_next(
         &mut self,
         id: LaneId,
@@ -80,7 +86,7 @@ impl Handout<'_> {
         Ok(())
     }
 
-    /// Takes up what stands in `within`, as much as the index has room for, and settles the gaps in
+    /// Takes up what stands in `within`, as much as there is room for, and settles the gaps in
     /// between: they are nobody's. Says where it stopped.
     fn take_up_all(
         &mut self,
@@ -102,7 +108,8 @@ impl Handout<'_> {
             }
             self.settle_gap(OffsetRange { from: at, to: record.offset });
             at = record.offset;
-            if self.delivery.lanes.pending() >= indexed_max {
+            let is_full = self.delivery.remembered() >= self.request.remembered_max;
+            if is_full || self.delivery.lanes.pending() >= indexed_max {
                 return at;
             }
             self.passed += 1;

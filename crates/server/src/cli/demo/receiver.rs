@@ -33,7 +33,7 @@ struct Fault {
 }
 
 #[derive(Default)]
-struct Book {
+struct Received {
     pushes: Vec<Push>,
     acked: u64,
     /// By path and text.
@@ -46,7 +46,7 @@ const PUSHES_MAX: usize = 10_000;
 /// An endpoint that runs until it is dropped.
 pub(super) struct Receiver {
     address: SocketAddr,
-    book: Arc<Mutex<Book>>,
+    received: Arc<Mutex<Received>>,
     _end: oneshot::Sender<()>,
 }
 
@@ -55,8 +55,8 @@ impl Receiver {
         let failed = |error| Failure::failed(format!("cannot listen for pushes: {error}"));
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let book = Arc::new(Mutex::new(Book::default()));
-        let taking = Arc::clone(&book);
+        let received = Arc::new(Mutex::new(Received::default()));
+        let taking = Arc::clone(&received);
         let (end, ended) = oneshot::channel::<()>();
         let serving = serve(
             listener,
@@ -66,7 +66,7 @@ impl Receiver {
         let entered = runtime.enter();
         broker::spawn::named("demo endpoint", serving);
         drop(entered);
-        Ok(Self { address, book, _end: end })
+        Ok(Self { address, received, _end: end })
     }
 
     pub(super) fn url(&self, path: &str) -> String {
@@ -76,26 +76,26 @@ impl Receiver {
     /// The next `times` pushes of `text` to `path` get `status`.
     pub(super) fn fail(&self, path: &str, text: &str, status: u16, times: u32) {
         let place = (path.to_owned(), text.to_owned());
-        self.book.lock().faults.insert(place, Fault { status, times });
+        self.received.lock().faults.insert(place, Fault { status, times });
     }
 
     /// From now on all is well with what goes to `path`.
     pub(super) fn repair(&self, path: &str) {
-        self.book.lock().faults.retain(|(place, _), _| place != path);
+        self.received.lock().faults.retain(|(place, _), _| place != path);
     }
 
     /// What has arrived at `path`, in order.
     pub(super) fn at(&self, path: &str) -> Vec<Push> {
-        self.book.lock().pushes.iter().filter(|push| push.path == path).cloned().collect()
+        self.received.lock().pushes.iter().filter(|push| push.path == path).cloned().collect()
     }
 
     /// How many pushes were answered 200.
     pub(super) fn acked(&self) -> u64 {
-        self.book.lock().acked
+        self.received.lock().acked
     }
 }
 
-impl Book {
+impl Received {
     fn take(&mut self, arrived: &Arrived) -> Answer {
         let envelope: Value = serde_json::from_slice(&arrived.body).unwrap_or_default();
         let message = &envelope["message"];
@@ -127,11 +127,11 @@ mod tests {
 
     #[test]
     fn a_text_fails_as_often_as_told() {
-        let mut book = Book::default();
+        let mut received = Received::default();
         let place = ("/a".to_owned(), "bad".to_owned());
-        book.faults.insert(place, Fault { status: 503, times: 2 });
-        assert_eq!(book.status("/b", "bad"), 200);
-        let statuses = ["bad", "good", "bad", "bad"].map(|text| book.status("/a", text));
+        received.faults.insert(place, Fault { status: 503, times: 2 });
+        assert_eq!(received.status("/b", "bad"), 200);
+        let statuses = ["bad", "good", "bad", "bad"].map(|text| received.status("/a", text));
         assert_eq!(statuses, [503, 200, 503, 200]);
     }
 }

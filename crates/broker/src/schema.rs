@@ -17,8 +17,6 @@ use crate::definition::StoredSchema;
 use crate::error::{Error, Rejected, Resource, Result};
 use crate::runtime::Runtime;
 
-pub use check::{SchemaChange, SchemaSet, TopicSchema};
-
 pub(crate) use check::Check;
 
 /// How the catalogue names schemas, and errors do.

@@ -20,7 +20,7 @@ use crate::error::{Error, Resource, Result};
 use crate::figures::TopicFigures;
 use crate::handled_letters::HandledLetters;
 use crate::runtime::Runtime;
-use crate::schema::{Check, TopicSchema};
+use crate::schema::Check;
 
 /// One life of a topic.
 pub struct Topic {
@@ -146,9 +146,9 @@ impl Topic {
         self.note_retention();
     }
 
-    /// What its messages must look like, if that is said.
-    pub fn schema(&self) -> Option<TopicSchema> {
-        self.check().map(|check| check.shown())
+    /// Whether its messages must be of a schema that is gone.
+    pub fn is_schema_deleted(&self) -> bool {
+        self.check().is_some_and(|check| check.is_deleted())
     }
 
     pub(crate) fn check(&self) -> Option<Arc<Check>> {

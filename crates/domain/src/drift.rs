@@ -1,12 +1,11 @@
 //! What exists and what the settings of the program declare under the same name, compared.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::backoff::show_wait;
-use crate::subscription::{Entry, SETTINGS, Subscription};
+use crate::setting::{Resource, Setting};
+use crate::subscription::Subscription;
 use crate::topic::Topic;
 
 /// A setting that is not what was declared, under the name it is declared by.
@@ -29,39 +28,40 @@ impl fmt::Display for Drift {
 
 /// Where a topic `is` not as `declared`.
 pub fn of_topic(declared: &Topic, is: &Topic) -> Vec<Drift> {
-    let mut found = Found::default();
-    found.shown("message_retention", declared.message_retention, is.message_retention, maybe);
-    found.named("labels", &declared.labels, &is.labels);
-    found.0
+    by(Topic::table(), declared, is)
 }
 
 /// Where a subscription `is` not as `declared`.
 pub fn of_subscription(declared: &Subscription, is: &Subscription) -> Vec<Drift> {
-    of_subscription_by(SETTINGS, declared, is)
+    let mut found = by(Subscription::table(), declared, is);
+    if declared.topic != is.topic {
+        let values = Some((declared.topic.to_string(), is.topic.to_string()));
+        found.insert(0, Drift { field: "topic", values });
+    }
+    found
 }
 
-/// The same by another table than the program's.
-pub fn of_subscription_by(
-    table: &[Entry],
-    declared: &Subscription,
-    is: &Subscription,
-) -> Vec<Drift> {
-    let mut found = Found::default();
-    found.shown("topic", &declared.topic, &is.topic, |topic| topic.to_string());
+/// The settings of `table` that differ.
+pub fn by<S: Resource>(table: &[Setting<S>], declared: &S, is: &S) -> Vec<Drift> {
+    let mut found = Vec::new();
     for setting in table.iter().filter(|setting| !setting.config.is_empty()) {
         let (declared, is) = ((setting.show)(declared), (setting.show)(is));
         // An address or a header may hold a token.
         let values = if setting.is_secret { None } else { told(setting, &declared, &is) };
         let is_same = values.as_ref().is_some_and(|(declared, is)| declared == is);
         if declared != is && !is_same {
-            found.0.push(Drift { field: setting.config, values });
+            found.push(Drift { field: setting.config, values });
         }
     }
-    found.0
+    found
 }
 
 /// Both values as the configuration file has them, where they are short.
-fn told(setting: &Entry, declared: &Value, is: &Value) -> Option<(String, String)> {
+fn told<S: Resource>(
+    setting: &Setting<S>,
+    declared: &Value,
+    is: &Value,
+) -> Option<(String, String)> {
     let brief = |value: &Value| match value {
         Value::Null => Some(setting.default.to_owned()),
         value => setting.form.brief(value),
@@ -69,37 +69,10 @@ fn told(setting: &Entry, declared: &Value, is: &Value) -> Option<(String, String
     Some((brief(declared)?, brief(is)?))
 }
 
-fn maybe(time: Option<Duration>) -> String {
-    time.map_or_else(|| "none".to_owned(), show_wait)
-}
-
-#[derive(Default)]
-struct Found(Vec<Drift>);
-
-impl Found {
-    /// With both values.
-    fn shown<T: PartialEq>(
-        &mut self,
-        field: &'static str,
-        declared: T,
-        is: T,
-        show: impl Fn(T) -> String,
-    ) {
-        if declared != is {
-            self.0.push(Drift { field, values: Some((show(declared), show(is))) });
-        }
-    }
-
-    /// The name alone.
-    fn named<T: PartialEq>(&mut self, field: &'static str, declared: &T, is: &T) {
-        if declared != is {
-            self.0.push(Drift { field, values: None });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::name::{SubscriptionName, TopicName};
     use crate::push::{Endpoint, PushConfig};

@@ -26,6 +26,7 @@ pub mod policy;
 pub mod progress;
 pub mod push;
 pub mod replay;
+pub mod schema;
 pub mod setting;
 pub mod snapshot;
 pub mod subscription;
@@ -45,6 +46,7 @@ pub use name::{ProjectName, SchemaName, SnapshotName, SubscriptionName, TopicNam
 pub use offset::{Epoch, Offset, OffsetRange, Record, SubscriptionId, TopicId};
 pub use policy::{DeadLetterPolicy, Poison, RetryPolicy};
 pub use progress::{Progress, ProgressChange};
+pub use schema::{Encoding, RevisionId};
 pub use snapshot::Snapshot;
 pub use subscription::{Start, Subscription};
 pub use time::{Moment, Now, Timestamp};

@@ -8,20 +8,60 @@
 //! Values travel as JSON in Google's spelling. That form is the *document* of a resource; `null`,
 //! like nothing at all, stands for the default.
 
+mod change;
 mod document;
 mod form;
+mod labels;
 pub mod read;
 
+pub use change::{Change, Edit, Table, bad_path};
 pub use document::{Document, camel, snake};
 pub use form::Form;
+pub use labels::Label;
+
+use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value;
 
 use crate::error::Invalid;
 
-/// One setting of a resource `S`, changed by a `C`.
+/// What has a table of settings.
+pub trait Resource: Clone + fmt::Debug + PartialEq + 'static {
+    /// What a change gives of the settings that depend on each other.
+    type Joined: Clone + fmt::Debug + Default + PartialEq;
+
+    /// What it is called.
+    const KIND: &'static str;
+
+    /// Fields that are no settings: an update may repeat them as they are.
+    const GIVEN_BY_SERVER: &'static [&'static str];
+
+    /// Every setting, in the order in which it is shown, checked and documented.
+    fn table() -> &'static [Setting<Self>];
+
+    /// One with the default settings, to try values on.
+    fn scratch() -> Result<Self, Invalid>;
+
+    /// Free marks for people and programs, and reserved ones that set something.
+    fn labels(&self) -> &BTreeMap<String, String>;
+
+    /// The same, to be changed.
+    fn labels_mut(&mut self) -> &mut BTreeMap<String, String>;
+
+    /// With the settings that depend on each other, once it has all else that a change gives.
+    fn join(self, joined: Self::Joined) -> Result<Self, Invalid>;
+
+    /// Checks every setting, that they fit together, and that reserved labels say the same.
+    fn validate_with(&self, table: &'static [Setting<Self>]) -> Result<(), Invalid> {
+        table.iter().try_for_each(|setting| (setting.check)(self))?;
+        labels::check(table, self.labels(), self)
+    }
+}
+
+/// One setting of a resource `S`.
 #[derive(Clone)]
-pub struct Setting<S: 'static, C: 'static> {
+pub struct Setting<S: Resource> {
     /// Where it is in the document and in update masks, in snake case: `postrider.lane_by`.
     pub path: &'static str,
     /// What its value looks like.
@@ -33,7 +73,7 @@ pub struct Setting<S: 'static, C: 'static> {
     /// Other names of the same in the document.
     pub spellings: &'static [Spelling],
     /// The reserved label that stands for it.
-    pub label: Option<&'static str>,
+    pub label: Option<Label<S>>,
     /// Its key in the configuration file; empty = it has none.
     pub config: &'static str,
     /// Its flag on the command line.
@@ -53,7 +93,7 @@ pub struct Setting<S: 'static, C: 'static> {
     /// What it does, in a few words and its bounds.
     pub help: &'static str,
     /// How it gets into a resource.
-    pub set: Set<S, C>,
+    pub set: Set<S>,
     /// Its value; `null` = nothing to show.
     pub show: fn(&S) -> Value,
     /// Its own rule.
@@ -61,29 +101,31 @@ pub struct Setting<S: 'static, C: 'static> {
 }
 
 /// Sets the part of that name; the texts are the part and how the whole is called in errors.
-pub type SetPart<C> = fn(&mut C, &str, &str, &Value) -> Result<(), Invalid>;
+pub type SetPart<S> = fn(&mut Change<S>, &str, &str, &Value) -> Result<(), Invalid>;
 
 /// How a value gets into a resource `S`.
-pub enum Set<S: 'static, C: 'static> {
+pub enum Set<S: Resource> {
     /// By itself. The text is how the field is called in errors.
     Alone(fn(&mut S, &str, &Value) -> Result<(), Invalid>),
-    /// Together with others, which a change `C` joins. It is not stored by its path: give it a
-    /// field in the stored form.
+    /// Together with others, which a change joins. It is not stored by its path: give it a field
+    /// in the stored form.
     Joined {
         /// The whole.
-        whole: fn(&mut C, &str, &Value) -> Result<(), Invalid>,
+        whole: fn(&mut Change<S>, &str, &Value) -> Result<(), Invalid>,
         /// One of its parts, by its name; `None` = a part stands for the whole.
-        part: Option<SetPart<C>>,
+        part: Option<SetPart<S>>,
     },
+    /// Not at all yet: a field of Google's that only its default is accepted for.
+    NotBuilt,
 }
 
-impl<S, C> Clone for Set<S, C> {
+impl<S: Resource> Clone for Set<S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S, C> Copy for Set<S, C> {}
+impl<S: Resource> Copy for Set<S> {}
 
 /// Another name of a setting in the document, in snake case.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +220,7 @@ impl Part {
 /// Where what Google's definition has no field for is kept in a document.
 const OURS: &str = "postrider";
 
-impl<S, C> Setting<S, C> {
+impl<S: Resource> Setting<S> {
     /// An entry with nothing filled in, to be completed by `..`.
     pub const NONE: Self = Self {
         path: "",
@@ -200,6 +242,16 @@ impl<S, C> Setting<S, C> {
         show: |_| Value::Null,
         check: |_| Ok(()),
     };
+
+    /// A field of Google's that only its default is accepted for.
+    pub const fn not_built(path: &'static str) -> Self {
+        Self { path, set: Set::NotBuilt, ..Self::NONE }
+    }
+
+    /// Whether only its default is accepted.
+    pub fn is_not_built(&self) -> bool {
+        matches!(self.set, Set::NotBuilt)
+    }
 
     /// Whether it is in the object that is ours alone.
     pub fn is_in_our_object(&self) -> bool {
@@ -229,15 +281,55 @@ impl<S, C> Setting<S, C> {
             return Some(None);
         }
         let rest = path.strip_prefix(self.path)?.strip_prefix('.')?;
+        if self.is_not_built() {
+            return Some(None);
+        }
         let named = self.parts.iter().find(|part| part.name == rest);
         named.filter(|_| self.has_masked_parts).map(|part| Some(part.name))
+    }
+
+    /// Reads `value` for no other reason than to find out what is wrong with it.
+    pub fn check_value(&self, field: &str, value: &Value) -> Result<(), Invalid> {
+        match self.set {
+            Set::Alone(set) => set(&mut S::scratch()?, field, value),
+            Set::Joined { whole, .. } => whole(&mut Change::default(), field, value),
+            Set::NotBuilt => Ok(()),
+        }
+    }
+
+    /// `value` as it would be shown, so that two spellings of it compare; `None` = it cannot be
+    /// read, or not on its own.
+    pub fn normal(&self, value: &Value) -> Option<Value> {
+        match self.set {
+            Set::Alone(set) => {
+                let mut scratch = S::scratch().ok()?;
+                set(&mut scratch, "", value).ok()?;
+                Some((self.show)(&scratch))
+            }
+            Set::Joined { .. } => None,
+            Set::NotBuilt => Some(value.clone()),
+        }
     }
 }
 
 /// The entry of `table` that a mask's path names, and which part of it.
-pub fn named<S, C>(
-    table: &'static [Setting<S, C>],
+pub fn named<S: Resource>(
+    table: &'static [Setting<S>],
     path: &str,
-) -> Option<(&'static Setting<S, C>, Option<&'static str>)> {
+) -> Option<(&'static Setting<S>, Option<&'static str>)> {
     table.iter().find_map(|setting| Some((setting, setting.named_by(path)?)))
+}
+
+/// Adds the `settings` of a resource to a document, as they are in force.
+pub fn show<'table, S: Resource>(
+    settings: impl IntoIterator<Item = &'table Setting<S>>,
+    resource: &S,
+    document: &mut Document,
+) {
+    for setting in settings {
+        let value = (setting.show)(resource);
+        if !value.is_null() {
+            document.put(setting.path, value);
+        }
+    }
 }

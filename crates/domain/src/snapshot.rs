@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::error::Invalid;
 use crate::limits::{SNAPSHOT_LIFETIME_MAX, SNAPSHOT_LIFETIME_MIN};
 use crate::name::{SnapshotName, TopicName};
+use crate::setting::bad_path;
 use crate::time::Timestamp;
-use crate::topic::bad_path;
 use crate::validate;
 
 /// A snapshot as its owner sees it.
@@ -55,7 +55,7 @@ impl Field {
         match path {
             "labels" => Ok(Self::Labels),
             "expire_time" => Ok(Self::ExpireTime),
-            _ => Err(bad_path(path, &["name", "topic"], "snapshot")),
+            _ => Err(bad_path(path, ["name", "topic"].into_iter(), "snapshot")),
         }
     }
 }

@@ -3,7 +3,8 @@
 mod change;
 mod checks;
 mod deadline;
-mod labels;
+#[cfg(test)]
+mod labels_tests;
 mod policies;
 mod push_change;
 mod push_shapes;
@@ -17,11 +18,11 @@ mod warnings;
 
 use std::time::Duration;
 
-pub use change::{Change, Edit, Table, check_value, is_fixed, is_not_built, normal};
+pub use change::Joined;
 pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
 pub use policies::{DeadLetterChange, RetryChange};
 pub use push_change::{PushChange, PushRetry, SigningAsk};
-pub use settings::{Entry, NOT_BUILT, SETTINGS, Subscription, show};
+pub use settings::{Change, Entry, SETTINGS, Subscription};
 pub use start::Start;
 pub use warnings::warnings;
 
@@ -32,17 +33,12 @@ use crate::delivery::Ordering;
 use crate::error::Invalid;
 use crate::limits::{PACE_MAX, PACE_MIN};
 use crate::policy::RetryPolicy;
+use crate::setting::Resource;
 
 impl Subscription {
     /// Checks every setting, that they fit together, and that reserved labels say the same.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.validate_with(SETTINGS)
-    }
-
-    /// The same by another table than the program's.
-    pub fn validate_with(&self, table: &'static [Entry]) -> Result<(), Invalid> {
-        settings::check_each(table, self)?;
-        labels::check(table, self)
     }
 
     /// In which order its messages go out.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use domain::Encoding;
+
 use crate::limits::DEFINITION_BYTES_MAX;
 use crate::problem::Problem;
 use crate::{avro, protobuf};
@@ -21,25 +23,6 @@ impl Kind {
         match self {
             Self::Avro => "AVRO",
             Self::Protobuf => "PROTOCOL_BUFFER",
-        }
-    }
-}
-
-/// How messages of a topic are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// As JSON: Avro's JSON encoding, or Protobuf's.
-    Json,
-    /// In the language's own binary form.
-    Binary,
-}
-
-impl Encoding {
-    /// Google's word for it, which delivered messages carry in `googclient_schemaencoding`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Json => "JSON",
-            Self::Binary => "BINARY",
         }
     }
 }

@@ -19,9 +19,10 @@ mod protobuf;
 mod schema;
 mod validator;
 
-pub use compiled::{Compiled, Encoding, Kind};
+pub use compiled::{Compiled, Kind};
+pub use domain::{Encoding, RevisionId};
 pub use error::{Error, Status};
-pub use name::{DELETED_SCHEMA, RevisionId, RevisionName};
+pub use name::{DELETED_SCHEMA, RevisionName};
 pub use problem::{Location, Problem};
 pub use schema::{Revision, Schema};
 pub use validator::{Bound, Rejection, Settings, Validator};

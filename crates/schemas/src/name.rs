@@ -2,31 +2,10 @@
 
 use std::fmt;
 
-use domain::{Invalid, SchemaName};
+use domain::{Invalid, RevisionId, SchemaName};
 
 /// What a topic shows in place of its schema's name once the schema is deleted.
 pub const DELETED_SCHEMA: &str = "_deleted-schema_";
-
-/// The id of a revision: eight hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RevisionId(pub u32);
-
-impl RevisionId {
-    /// Reads an id; `field` is the request's field that holds it.
-    pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        let is_id = text.len() == 8 && text.bytes().all(is_digit);
-        let id = is_id.then(|| u32::from_str_radix(text, 16).ok()).flatten();
-        let problem = "a revision id is eight hexadecimal digits";
-        id.map(Self).ok_or_else(|| Invalid::new(field, problem))
-    }
-}
-
-impl fmt::Display for RevisionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0)
-    }
-}
 
 /// The name of a schema, and perhaps of one of its revisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

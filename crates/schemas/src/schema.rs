@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use domain::{Invalid, SchemaName, Timestamp};
+use domain::{Invalid, RevisionId, SchemaName, Timestamp};
 
 use crate::compiled::{Compiled, Kind};
 use crate::error::Error;
 use crate::limits::REVISIONS_MAX;
-use crate::name::{RevisionId, RevisionName};
+use crate::name::RevisionName;
 use crate::problem::Problem;
 
 /// A schema with its revisions.

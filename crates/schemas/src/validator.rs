@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use domain::{Invalid, SchemaName};
+use domain::topic::SchemaSettings;
+use domain::{Encoding, Invalid, RevisionId, SchemaName};
 
-use crate::compiled::{Compiled, Encoding, Kind};
+use crate::compiled::{Compiled, Kind};
 use crate::error::Error;
-use crate::name::RevisionId;
 use crate::problem::Problem;
 use crate::schema::{Revision, Schema};
 
-/// A topic's schema settings.
+/// A topic's schema settings, with the revisions looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The schema.
@@ -70,6 +70,13 @@ impl Settings {
             return Err(Invalid::new("schema_settings.first_revision_id", problem).into());
         }
         Ok(Self { schema: schema.name().clone(), encoding, first, last })
+    }
+
+    /// What the topic's owner sees of them.
+    pub fn shown(&self) -> SchemaSettings {
+        let id = |bound: Option<Bound>| bound.map(|bound| bound.id);
+        let (first, last) = (id(self.first), id(self.last));
+        SchemaSettings { schema: self.schema.clone(), encoding: self.encoding, first, last }
     }
 
     fn accepts(&self, revision: &Revision) -> bool {

@@ -9,8 +9,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod topic;
-
-use std::time::Duration;
+mod wanted;
 
 use domain::delivery::Lease;
 use domain::{Invalid, Message, Timestamp};
@@ -19,8 +18,9 @@ use wire::pubsub;
 
 pub(crate) use schema::{View, definition_from_wire, encoding_from_wire, schema_to_wire};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
-pub(crate) use subscription::{Wanted, secret_set, subscription_to_wire, with_spare_secret};
-pub(crate) use topic::{is_topic_unchanged, topic_change, topic_from_wire, topic_to_wire};
+pub(crate) use subscription::{secret_set, subscription_to_wire, with_spare_secret};
+pub(crate) use topic::{topic_to_wire, with_known_words};
+pub(crate) use wanted::Wanted;
 
 use crate::status::{Refusal, Result};
 
@@ -76,13 +76,4 @@ fn needed(paths: &[String]) -> Result<&[String]> {
         return Err(Invalid::new("update_mask", "must name at least one field").into());
     }
     Ok(paths)
-}
-
-fn retention(wire: protobuf::Duration) -> Result<Duration> {
-    span("message_retention_duration", wire)
-}
-
-fn span(field: &str, wire: protobuf::Duration) -> Result<Duration> {
-    let span = Duration::try_from(wire);
-    Ok(span.map_err(|_| Invalid::new(field, "negative, or not a valid span of time"))?)
 }

@@ -51,6 +51,17 @@ pub enum Error {
         /// Why not.
         source: broker::Error,
     },
+    /// A topic of the settings names a schema that is not there.
+    #[error(
+        "cannot create {name} from the settings: schema_settings.schema: {source}; create the \
+         schema first, with postrider schema create"
+    )]
+    Schema {
+        /// The topic's name.
+        name: String,
+        /// What is not there.
+        source: broker::Error,
+    },
     /// The description of our own services is broken.
     #[error("cannot describe the services: {0}")]
     Reflection(grpc::ReflectionError),
@@ -346,11 +357,12 @@ async fn set_health(health: &HealthReporter, status: ServingStatus) {
 /// Makes the topics and subscriptions of the settings that are not there yet.
 async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
     for topic in &config.topics {
-        let made = broker.create_topic(topic.clone()).await;
-        if !is_made(made, topic.name.as_str())?
-            && let Ok(there) = broker.topic(&topic.name)
-        {
-            warn_of_drift(topic.name.as_str(), &drift::of_topic(topic, &there.settings()));
+        let name = topic.name.as_str();
+        // One that is there is left alone, though its schema be gone.
+        if let Ok(there) = broker.topic(&topic.name) {
+            warn_of_drift(name, &drift::of_topic(topic, &there.settings()));
+        } else {
+            is_made(broker.create_topic(topic.clone()).await, name)?;
         }
     }
     for subscription in &config.subscriptions {
@@ -417,6 +429,9 @@ fn is_made<T>(made: broker::Result<T>, name: &str) -> Result<bool, Error> {
             Ok(true)
         }
         Err(broker::Error::AlreadyExists(..)) => Ok(false),
+        Err(source @ broker::Error::NotFound(broker::Resource::Schema, _)) => {
+            Err(Error::Schema { name: name.to_owned(), source })
+        }
         Err(source) => Err(Error::Resource { name: name.to_owned(), source }),
     }
 }

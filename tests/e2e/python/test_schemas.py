@@ -479,7 +479,8 @@ def test_the_command_makes_shows_checks_revises_and_deletes_schemas(server, tmp_
     assert cli.ok("schema", "validate", "--file", definition) == "the definition is good\n"
     cli.ok("schema", "create", "order", "--file", definition)
     cli.ok("topic", "create", "orders", "--schema", "order", "--encoding", "json")
-    assert "schemas/order in JSON" in cli.ok("topic", "describe", "orders")
+    described = cli.ok("topic", "describe", "orders")
+    assert "schemas/order\n" in described and "Encoding         JSON\n" in described
     cli.ok("schema", "validate", "order", "--message", message)
     refusal = cli.run("schema", "validate", "order", "--message", bad)
     assert refusal.returncode == 1 and "n: " in refusal.stderr

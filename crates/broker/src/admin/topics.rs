@@ -10,7 +10,6 @@ use super::{Admin, OFFSET_FLOOR, TOPIC};
 use crate::catalogue::{Ledger, readable};
 use crate::definition::StoredTopic;
 use crate::error::Result;
-use crate::schema::SchemaChange;
 use crate::topic::{Topic, Versioned};
 
 impl Admin {
@@ -19,7 +18,6 @@ impl Admin {
     pub(crate) async fn create_topic(
         self: &Arc<Self>,
         settings: domain::Topic,
-        schema: SchemaChange,
     ) -> Result<Arc<Topic>> {
         settings.validate()?;
         let admin = Arc::clone(self);
@@ -28,7 +26,9 @@ impl Admin {
             let name = settings.name.clone();
             let first = Offset(admin.runtime.clock.wall().0).max(ledger.offset_floor);
             let kept_since = Timestamp(0);
-            let schema = admin.schemas.changed_check(None, schema)?.map(|check| check.stored());
+            let check = |wanted| admin.schemas.check_of(wanted, None, true);
+            let schema = settings.schema.as_ref().map(check).transpose()?;
+            let schema = schema.map(|check| check.stored());
             let stored = StoredTopic { settings, first, kept_since, schema };
             let value = readable(stored.encode(), name.as_str())?;
             let entry = admin.catalogue.create(TOPIC, name.as_str(), value).await?;
@@ -42,17 +42,15 @@ impl Admin {
         self: &Arc<Self>,
         name: &TopicName,
         change: domain::topic::Change,
-        schema: SchemaChange,
     ) -> Result<Arc<Topic>> {
         let (admin, name) = (Arc::clone(self), name.clone());
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
             let topic = admin.registry.topic(&name)?;
             let Versioned { settings, version } = topic.versioned();
-            let settings = change.apply(&settings)?;
-            let kept_since = topic.kept_since_with(settings.message_retention);
             let before = topic.check();
-            let check = admin.schemas.changed_check(before.as_ref(), schema)?;
+            let (settings, check) = admin.schemas.changed(change, &settings, before.as_ref())?;
+            let kept_since = topic.kept_since_with(settings.message_retention);
             let stored = StoredTopic {
                 settings: settings.clone(),
                 first: topic.first(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use domain::alert::{Settings, Transition};
 use domain::limits::PUBLISH_MESSAGES_MAX;
 use domain::push::{Endpoint, PushConfig};
-use domain::subscription::{Change, PushChange};
+use domain::subscription::{Change, Joined, PushChange};
 use domain::{Filter, Message, RetryPolicy, SubscriptionName, Timestamp, Topic, TopicName};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -17,7 +17,6 @@ use super::{AlertView, Alerts};
 use crate::error::{Error, Resource, Result};
 use crate::options::AlertOptions;
 use crate::rfc3339;
-use crate::schema::SchemaChange;
 
 /// Where alerts are published.
 const TOPIC: &str = "projects/_postrider/topics/alerts";
@@ -142,7 +141,7 @@ impl Alerts {
         let name = TopicName::parse("alerts.topic", TOPIC)?;
         if self.registry.topic(&name).is_err() {
             let settings = Topic { message_retention: Some(RETENTION), ..Topic::new(name.clone()) };
-            self.admin.create_topic(settings, SchemaChange::Leave).await?;
+            self.admin.create_topic(settings).await?;
         }
         let subscription = SubscriptionName::parse("alerts.webhook", WEBHOOK)?;
         let current = self.registry.subscription(&subscription);
@@ -173,7 +172,7 @@ impl Alerts {
             return self.admin.create_subscription(wanted).await.map(drop);
         }
         let push = PushChange { whole: Some(wanted.push.clone()), ..PushChange::default() };
-        let change = Change { push, ..Change::default() };
+        let change = Change::joining(Joined { push, ..Joined::default() });
         self.admin.update_subscription(name, change).await.map(drop)
     }
 }

@@ -17,7 +17,7 @@ use super::Broker;
 use crate::catalogue::Page;
 use crate::consumer::{self, Consumer};
 use crate::error::Result;
-use crate::schema::{Against, Revised, Schema, SchemaChange};
+use crate::schema::{Against, Revised, Schema};
 use crate::seek::SeekTarget;
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
@@ -27,16 +27,7 @@ use crate::topic::Topic;
 impl Broker {
     /// Creates a topic; it exists on stable storage when this returns.
     pub async fn create_topic(&self, settings: domain::Topic) -> Result<Arc<Topic>> {
-        self.create_topic_with(settings, SchemaChange::Leave).await
-    }
-
-    /// The same for a topic whose messages may have to be of a schema.
-    pub async fn create_topic_with(
-        &self,
-        settings: domain::Topic,
-        schema: SchemaChange,
-    ) -> Result<Arc<Topic>> {
-        self.admin.create_topic(settings, schema).await
+        self.admin.create_topic(settings).await
     }
 
     /// The living topic of that name.
@@ -60,17 +51,7 @@ impl Broker {
         name: &TopicName,
         change: domain::topic::Change,
     ) -> Result<Arc<Topic>> {
-        self.update_topic_with(name, change, SchemaChange::Leave).await
-    }
-
-    /// The same, and changes what its messages must look like.
-    pub async fn update_topic_with(
-        &self,
-        name: &TopicName,
-        change: domain::topic::Change,
-        schema: SchemaChange,
-    ) -> Result<Arc<Topic>> {
-        self.admin.update_topic(name, change, schema).await
+        self.admin.update_topic(name, change).await
     }
 
     /// Deletes a topic. Its subscriptions live on with what they have not delivered yet, and so

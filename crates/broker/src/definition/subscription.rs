@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::limits::ACK_DEADLINE_DEFAULT;
-use domain::setting::Set;
-use domain::subscription::{Entry, SETTINGS, Start};
+use domain::subscription::{SETTINGS, Start};
 use domain::{
     DeadLetterPolicy, Filter, Invalid, Offset, Poison, Progress, RetryPolicy, SubscriptionName,
     Timestamp, TopicId, TopicName,
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::alerts::{self, AlertForm};
+use super::by_path::{beyond, put_back};
 use super::push::{self, BackoffForm, BatchForm, PushForm, SigningForm};
 use super::snapshot::{decode_progress, encode_progress};
 use super::{Unreadable, millis};
@@ -88,65 +88,6 @@ struct Form {
     settings: Map<String, Value>,
 }
 
-/// The settings that have their own field in the form. All others are kept by their path.
-const IN_FORM: [&str; 33] = [
-    "ack_deadline_seconds",
-    "message_retention_duration",
-    "retain_acked_messages",
-    "expiration_policy",
-    "filter",
-    "enable_exactly_once_delivery",
-    "enable_message_ordering",
-    "labels",
-    "retry_policy",
-    "dead_letter_policy",
-    "push_config",
-    "push_config.push_endpoint",
-    "push_config.attributes",
-    "push_config.no_wrapper",
-    "push_config.oidc_token",
-    "push_config.timeout_seconds",
-    "push_config.retry_policy",
-    "postrider.fifo",
-    "postrider.lane_by",
-    "postrider.poison",
-    "postrider.paused",
-    "postrider.max_attempts",
-    "postrider.start",
-    "postrider.filter",
-    "postrider.description",
-    "postrider.metadata",
-    "postrider.alerts",
-    "postrider.backoff",
-    "postrider.headers",
-    "postrider.method",
-    "postrider.signing",
-    "postrider.batch",
-    "postrider.rate_limit",
-];
-
-/// What `table` has beyond the fields of the form.
-fn by_path(table: &[Entry], settings: &domain::Subscription) -> Map<String, Value> {
-    let others = table.iter().filter(|setting| !IN_FORM.contains(&setting.path));
-    let shown = others.map(|setting| (setting.path.to_owned(), (setting.show)(settings)));
-    shown.filter(|(_, value)| !value.is_null()).collect()
-}
-
-/// Puts back what was kept by its path.
-fn put_back(
-    table: &[Entry],
-    kept: &Map<String, Value>,
-    settings: &mut domain::Subscription,
-) -> Result<(), Unreadable> {
-    for (path, value) in kept {
-        match table.iter().find(|setting| setting.path == path).map(|setting| setting.set) {
-            Some(Set::Alone(set)) => set(settings, path, value)?,
-            _ => return Err(Unreadable::Word(path.clone())),
-        }
-    }
-    Ok(())
-}
-
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StartForm {
@@ -203,7 +144,7 @@ pub(crate) struct StoredSubscription {
 impl StoredSubscription {
     pub(crate) fn encode(&self) -> Result<Bytes, Unreadable> {
         let settings = &self.settings;
-        let form = Form {
+        let mut form = Form {
             topic: settings.topic.to_string(),
             topic_id: self.topic.0,
             cursor: self.cursor.0,
@@ -237,8 +178,10 @@ impl StoredSubscription {
             signing: settings.signing.as_ref().map(Into::into),
             batch: settings.batch.map(Into::into),
             rate_max: settings.rate_max,
-            settings: by_path(SETTINGS, settings),
+            settings: Map::new(),
         };
+        let read: Form = serde_json::from_value(serde_json::to_value(&form)?)?;
+        form.settings = beyond(SETTINGS, settings, &read.settings(settings.name.clone())?);
         Ok(serde_json::to_vec(&form)?.into())
     }
 

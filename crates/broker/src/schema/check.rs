@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use domain::{Invalid, Message, SchemaName, TopicName, message};
+use domain::topic::{Change, SchemaSettings};
+use domain::{Invalid, Message, RevisionId, TopicName, message};
 use parking_lot::Mutex;
-use schemas::{Bound, Encoding, RevisionId, Settings, Validator};
+use schemas::{Bound, Settings, Validator};
 
 use super::{Schema, Schemas};
 use crate::compiling::Compiling;
@@ -14,40 +15,6 @@ use crate::error::{Error, Rejected, Result};
 /// Bytes, times the revisions they may be checked against, that are checked where they came in:
 /// about a millisecond. More goes to a separate thread.
 const INLINE_BYTES_MAX: usize = 512 << 10;
-
-/// What becomes of a topic's schema settings.
-#[derive(Clone, Debug)]
-pub enum SchemaChange {
-    /// They stay as they are.
-    Leave,
-    /// Messages are no longer checked.
-    Clear,
-    /// They are set, in whole or in part.
-    Set(SchemaSet),
-}
-
-/// Settings that are changed; `None` leaves one as it is.
-#[derive(Clone, Debug, Default)]
-pub struct SchemaSet {
-    /// The schema. With another one, ends of the range that are not given are dropped: they are
-    /// revisions of the former.
-    pub schema: Option<SchemaName>,
-    /// How messages are written.
-    pub encoding: Option<Encoding>,
-    /// The oldest revision that is accepted; `Some(None)` = there is no oldest.
-    pub first: Option<Option<RevisionId>>,
-    /// The newest revision that is accepted; `Some(None)` = there is no newest.
-    pub last: Option<Option<RevisionId>>,
-}
-
-/// A topic's schema settings as they are shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicSchema {
-    /// The settings.
-    pub settings: Settings,
-    /// Whether the schema is gone.
-    pub is_deleted: bool,
-}
 
 /// Holds a topic to its schema.
 pub(crate) struct Check {
@@ -77,8 +44,8 @@ impl Check {
         StoredCheck { settings: self.settings.clone(), schema: self.id }
     }
 
-    pub(crate) fn shown(&self) -> TopicSchema {
-        TopicSchema { settings: self.settings.clone(), is_deleted: self.living().is_none() }
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.living().is_none()
     }
 
     fn living(&self) -> Option<(Arc<schemas::Schema>, u64)> {
@@ -149,39 +116,54 @@ impl Schemas {
         Check::new(stored.settings, stored.schema, schema)
     }
 
-    /// What a topic is held to after a change.
-    pub(crate) fn changed_check(
+    /// A topic's settings after a change, and what it is held to then.
+    pub(crate) fn changed(
         &self,
+        change: Change,
+        current: &domain::Topic,
         before: Option<&Arc<Check>>,
-        change: SchemaChange,
-    ) -> Result<Option<Arc<Check>>> {
-        match change {
-            SchemaChange::Leave => Ok(before.cloned()),
-            SchemaChange::Clear => Ok(None),
-            SchemaChange::Set(set) => self.set_check(before.map(|check| &**check), set).map(Some),
+    ) -> Result<(domain::Topic, Option<Arc<Check>>)> {
+        let (asked, mut current) = (change.joined.clone(), current.clone());
+        let is_another = asked.names_schema() && before.is_some_and(|check| check.is_deleted());
+        // The ends of the range are revisions of the schema that was deleted. One that was made
+        // later under its name has others.
+        if let Some(schema) = current.schema.as_mut().filter(|_| is_another) {
+            (schema.first, schema.last) = (None, None);
         }
+        let settings = change.apply(&current)?;
+        let check = match (&settings.schema, before) {
+            (None, _) => None,
+            (Some(_), Some(before)) if !asked.is_given() => Some(Arc::clone(before)),
+            (Some(wanted), before) => {
+                let before = before.map(|before| &**before);
+                Some(self.check_of(wanted, before, asked.names_schema())?)
+            }
+        };
+        Ok((settings, check))
     }
 
-    fn set_check(&self, before: Option<&Check>, set: SchemaSet) -> Result<Arc<Check>> {
-        let schema = match (&set.schema, before) {
-            (Some(name), _) => self.get(name)?,
-            (None, Some(before)) => before.schema.clone().ok_or_else(deleted)?,
-            (None, None) => return Err(missing("schema", "name a schema")),
+    /// What a topic with these settings is held to. Where they do not name the schema, it is the
+    /// one there was before.
+    pub(crate) fn check_of(
+        &self,
+        wanted: &SchemaSettings,
+        before: Option<&Check>,
+        is_named: bool,
+    ) -> Result<Arc<Check>> {
+        let schema = match before {
+            Some(before) if !is_named => before.schema.clone().ok_or_else(deleted)?,
+            _ => self.get(&wanted.schema)?,
         };
         let (current, _) = schema.living().ok_or_else(deleted)?;
-        let encoding = set.encoding.or(before.map(|before| before.settings.encoding));
-        let encoding = encoding.ok_or_else(|| missing("encoding", "say JSON or BINARY"))?;
         let same = before.filter(|before| before.id == schema.id).map(|before| &before.settings);
-        let bound = |given: Option<Option<RevisionId>>, kept: Option<Bound>| match given {
-            None => Ok(kept),
-            Some(None) => Ok(None),
+        let bound = |wanted: Option<RevisionId>, kept: Option<Bound>| match wanted {
             // The revision of an end that stays may be gone.
-            Some(Some(id)) if kept.is_some_and(|kept| kept.id == id) => Ok(kept),
-            Some(Some(id)) => Bound::of(&current, id).map(Some),
+            Some(id) if kept.is_some_and(|kept| kept.id == id) => Ok(kept),
+            wanted => wanted.map(|id| Bound::of(&current, id)).transpose(),
         };
-        let first = bound(set.first, same.and_then(|same| same.first))?;
-        let last = bound(set.last, same.and_then(|same| same.last))?;
-        let settings = Settings::between(&current, encoding, first, last)?;
+        let first = bound(wanted.first, same.and_then(|same| same.first))?;
+        let last = bound(wanted.last, same.and_then(|same| same.last))?;
+        let settings = Settings::between(&current, wanted.encoding, first, last)?;
         Ok(Check::new(settings, schema.id, Some(schema)))
     }
 
@@ -209,9 +191,6 @@ fn told(check: Option<&Check>) -> String {
 }
 
 fn deleted() -> Error {
-    missing("schema", "the topic's schema was deleted; name another")
-}
-
-fn missing(field: &str, problem: &str) -> Error {
-    Invalid::new(format!("schema_settings.{field}"), problem).into()
+    let problem = "the topic's schema was deleted; name another";
+    Invalid::new("schema_settings.schema", problem).into()
 }

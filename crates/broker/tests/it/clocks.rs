@@ -7,10 +7,10 @@ use std::time::Duration;
 use broker::{AlertOptions, LetterPlace, LetterQuery, Options, SeekTarget};
 use domain::alert::RuleName;
 use domain::delivery::Lease;
-use domain::{Message, SnapshotName, Subscription, Timestamp, TopicName, topic};
+use domain::{Message, SnapshotName, Subscription, Timestamp, TopicName};
 
 use crate::fixture::{
-    DAY, Fixture, HOUR, dead_letters_to, message, settings, settle, subscription_name, texts,
+    DAY, Fixture, HOUR, dead_letters_to, keep, message, settings, settle, subscription_name, texts,
     topic_name, until,
 };
 
@@ -105,8 +105,7 @@ impl World {
         let expiring = Subscription { expiration: Some(31 * DAY), ..settings(&topic, "unused") };
         fixture.subscribe(expiring).await;
         let kept = fixture.topic_of("kept").await;
-        let change = topic::Change { message_retention: Some(Some(DAY)), ..Default::default() };
-        fixture.broker.update_topic(&kept, change).await.unwrap();
+        fixture.broker.update_topic(&kept, keep(DAY)).await.unwrap();
         fixture.subscription(&kept, "kept").await;
         fixture.publish(&kept, &["kept"]).await;
         fixture.topic_of("dead").await;

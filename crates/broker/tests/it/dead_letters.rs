@@ -251,13 +251,8 @@ async fn a_topic_that_no_policy_names_any_more_keeps_dead_letters_no_longer() {
     fixture.publish(&dead, &["letter"]).await;
     fixture.trim().await;
     let name = subscription_name("sub");
-    let change = domain::subscription::Change {
-        dead_letter_policy: domain::subscription::DeadLetterChange {
-            topic: Some(None),
-            attempts: None,
-        },
-        ..Default::default()
-    };
+    let none = serde_json::Value::Null;
+    let change = domain::subscription::Change::of("dead_letter_policy", none).unwrap();
     fixture.broker.update_subscription(&name, change).await.unwrap();
     fixture.trim().await;
     let start = Start::Earliest;

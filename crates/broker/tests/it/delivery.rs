@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::Offset;
 use domain::subscription::Start;
 
-use crate::fixture::{Fixture, ack_ids, subscription_name, texts, until};
+use crate::fixture::{Fixture, ack_ids, keep, subscription_name, texts, until};
 
 #[tokio::test]
 async fn what_is_acked_never_comes_again() {
@@ -110,9 +110,7 @@ async fn a_pull_waits_for_a_message_and_no_longer_than_asked() {
 async fn a_subscription_starts_where_it_was_told() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic().await;
-    let kept = Some(Some(Duration::from_secs(600)));
-    let change = domain::topic::Change { message_retention: kept, ..Default::default() };
-    fixture.broker.update_topic(&topic, change).await.unwrap();
+    fixture.broker.update_topic(&topic, keep(Duration::from_secs(600))).await.unwrap();
     let ids = fixture.publish(&topic, &["a", "b"]).await;
     fixture.clock.advance(Duration::from_secs(1));
     let time = broker::Clock::wall(&*fixture.clock);

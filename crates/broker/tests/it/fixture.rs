@@ -9,6 +9,8 @@ use std::time::Duration;
 use broker::{Audit, AuditAct, Broker, Clock, Consumer, Options, Subscription};
 use bytes::Bytes;
 use domain::delivery::{AckId, Lease};
+use domain::setting::read::show_google_time;
+use domain::topic::Change;
 use domain::{DeadLetterPolicy, Message, Moment, SubscriptionName, Timestamp, TopicName, Uptime};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -257,6 +259,11 @@ pub(crate) fn settings(topic: &TopicName, id: &str) -> domain::Subscription {
 /// A policy that lets five attempts fail.
 pub(crate) fn dead_letters_to(topic: &str) -> Option<DeadLetterPolicy> {
     Some(DeadLetterPolicy::new(topic_name(topic), Some(5), None))
+}
+
+/// A topic is to keep every message that long.
+pub(crate) fn keep(time: Duration) -> Change {
+    Change::of("message_retention_duration", show_google_time(time)).unwrap()
 }
 
 pub(crate) fn topic_name(id: &str) -> TopicName {

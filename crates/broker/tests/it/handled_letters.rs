@@ -286,8 +286,8 @@ fn a_message_is_dead_lettered_once_though_a_checkpoint_and_a_crash_come_in_betwe
     life.save();
     lives.cut_after_a_checkpoint_in(&life, |commit| !commit.appends.is_empty());
     let mut change = domain::subscription::Change::default();
-    change.dead_letter_policy.topic = Some(Some(topic_name("dead")));
-    change.dead_letter_policy.attempts = Some(Some(5));
+    change.joined.dead_letter_policy.topic = Some(Some(topic_name("dead")));
+    change.joined.dead_letter_policy.attempts = Some(Some(5));
     let updating = life.broker.update_subscription(sub.name(), change);
     drop(life.runtime.block_on(updating).unwrap());
     life.runtime.block_on(until(|| sub.dead_lettered() == 1));

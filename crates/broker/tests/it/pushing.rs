@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use broker::spawn;
-use domain::subscription::{Change, PushChange};
+use domain::subscription::{Change, Joined, PushChange};
 use domain::{Message, OffsetRange, Subscription, TopicName};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -72,7 +72,7 @@ impl Stage {
     async fn switch_to(&self, path: Option<&str>) {
         let endpoint = Some(path.map(|path| self.receiver.endpoint(path)));
         let push = PushChange { endpoint, ..PushChange::default() };
-        self.change(Change { push, ..Change::default() }).await;
+        self.change(Change::joining(Joined { push, ..Joined::default() })).await;
     }
 
     async fn pause(&self, paused: bool) {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use broker::{Error, Resource};
-use domain::{ProjectName, topic};
+use domain::ProjectName;
 use futures::FutureExt;
 
-use crate::fixture::{Fixture, settings, subscription_name, texts, topic_name, until};
+use crate::fixture::{Fixture, keep, settings, subscription_name, texts, topic_name, until};
 
 #[tokio::test]
 async fn a_topic_cannot_be_made_twice() {
@@ -29,11 +29,7 @@ async fn everything_is_there_after_a_stop() {
     let mut fixture = Fixture::new().await;
     let name = fixture.topic().await;
     fixture.subscription(&name, "sub").await;
-    let change = topic::Change {
-        message_retention: Some(Some(Duration::from_secs(3_600))),
-        ..topic::Change::default()
-    };
-    fixture.broker.update_topic(&name, change).await.unwrap();
+    fixture.broker.update_topic(&name, keep(Duration::from_secs(3_600))).await.unwrap();
     fixture.publish(&name, &["kept"]).await;
     fixture.reopen().await;
     let topic = fixture.broker.topic(&name).unwrap();

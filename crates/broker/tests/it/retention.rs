@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use broker::{Peek, Peeked};
 use domain::subscription::Start;
-use domain::{Filter, Message, Subscription, TopicName, topic};
+use domain::{Filter, Message, Subscription, TopicName};
 
-use crate::fixture::{DAY, Fixture, message, settings, texts};
+use crate::fixture::{DAY, Fixture, keep, message, settings, texts};
 
 /// What is in the log, needed or not.
 async fn stored(fixture: &Fixture, topic: &TopicName) -> Vec<String> {
@@ -65,8 +65,7 @@ async fn acked_messages_are_kept_where_that_was_asked_for_and_no_longer() {
 async fn within_the_topics_retention_every_message_is_there_for_all() {
     let mut fixture = Fixture::new().await;
     let topic = fixture.topic().await;
-    let change = topic::Change { message_retention: Some(Some(20 * DAY)), ..Default::default() };
-    fixture.broker.update_topic(&topic, change).await.unwrap();
+    fixture.broker.update_topic(&topic, keep(20 * DAY)).await.unwrap();
     let message_retention = Duration::from_secs(600);
     fixture.subscribe(Subscription { message_retention, ..settings(&topic, "sub") }).await;
     fixture.publish(&topic, &["a"]).await;
@@ -110,10 +109,6 @@ async fn a_longer_retention_covers_what_the_one_before_did_and_what_comes_after(
     let message_retention = Duration::from_secs(600);
     fixture.subscribe(Subscription { message_retention, ..settings(&topic, "sub") }).await;
     fixture.publish(&topic, &["before"]).await;
-    let keep = |kept: Duration| topic::Change {
-        message_retention: Some(Some(kept)),
-        ..Default::default()
-    };
     fixture.broker.update_topic(&topic, keep(DAY)).await.unwrap();
     fixture.publish(&topic, &["within"]).await;
     assert_eq!(earliest(&fixture, &topic, "first").await, ["within"]);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::{Error, Resource, Revised, SchemaChange, SchemaSet};
-use domain::topic::Change;
+use broker::{Error, Resource, Revised};
+use domain::topic::{Change, SchemaChange, SchemaSettings};
 use domain::{Message, SchemaName, TopicName, message};
 use schemas::{Encoding, Kind, RevisionId};
 
@@ -15,12 +15,13 @@ fn schema_name(id: &str) -> SchemaName {
     SchemaName::parse("name", &format!("projects/p/schemas/{id}")).unwrap()
 }
 
-fn set(schema: &str) -> SchemaChange {
-    SchemaChange::Set(SchemaSet {
-        schema: Some(schema_name(schema)),
-        encoding: Some(Encoding::Json),
-        ..SchemaSet::default()
-    })
+fn settings(schema: &str) -> Option<SchemaSettings> {
+    let (schema, encoding) = (schema_name(schema), Encoding::Json);
+    Some(SchemaSettings { schema, encoding, first: None, last: None })
+}
+
+fn set(whole: Option<SchemaSettings>) -> Change {
+    Change::joining(SchemaChange { whole: Some(whole), ..SchemaChange::default() })
 }
 
 impl Fixture {
@@ -35,9 +36,9 @@ impl Fixture {
     }
 
     async fn held_topic(&self, schema: &str) -> TopicName {
-        let topic = domain::Topic::new(topic_name("held"));
-        let made = self.broker.create_topic_with(topic, set(schema)).await.unwrap();
-        made.name().clone()
+        let plain = domain::Topic::new(topic_name("held"));
+        let topic = domain::Topic { schema: settings(schema), ..plain };
+        self.broker.create_topic(topic).await.unwrap().name().clone()
     }
 
     async fn try_publish(&self, topic: &TopicName, text: &str) -> Result<(), Error> {
@@ -55,13 +56,14 @@ async fn what_is_kept_comes_back_with_the_next_start() {
     let first = fixture.schema("text").await.unwrap().revision;
     let second = fixture.commit("text", r#"{"type":"string"}"#).await.unwrap();
     let topic = fixture.held_topic("text").await;
-    let held = fixture.broker.topic(&topic).unwrap().schema();
+    let held = fixture.broker.topic(&topic).unwrap().settings().schema.clone();
+    assert_eq!(held, settings("text"));
     fixture.reopen().await;
     let kept = fixture.broker.schema(&schema_name("text")).unwrap().current();
     let ids: Vec<_> = kept.revisions().iter().map(|revision| revision.id).collect();
     assert_eq!(ids, [first.id, second]);
     assert_eq!(kept.next_number(), 2);
-    assert_eq!(fixture.broker.topic(&topic).unwrap().schema(), held);
+    assert_eq!(fixture.broker.topic(&topic).unwrap().settings().schema, held);
     fixture.try_publish(&topic, r#""hello""#).await.unwrap();
     assert!(matches!(fixture.try_publish(&topic, "7").await, Err(Error::Rejected(_))));
 }
@@ -120,18 +122,32 @@ async fn a_schema_of_the_same_name_made_later_is_another() {
     fixture.broker.delete_schema(&schema_name("text")).await.unwrap();
     fixture.schema("text").await.unwrap();
     for _ in 0..2 {
-        assert!(fixture.broker.topic(&topic).unwrap().schema().unwrap().is_deleted);
+        assert!(fixture.broker.topic(&topic).unwrap().is_schema_deleted());
         let refused = fixture.try_publish(&topic, r#""hello""#).await.unwrap_err();
         assert!(matches!(refused, Error::SchemaDeleted(_)), "{refused}");
         fixture.reopen().await;
     }
-    let encoding = SchemaSet { encoding: Some(Encoding::Binary), ..SchemaSet::default() };
-    let change = SchemaChange::Set(encoding);
-    let refused = fixture.broker.update_topic_with(&topic, Change::default(), change).await;
+    let encoding = SchemaChange { encoding: Some(Encoding::Binary), ..SchemaChange::default() };
+    let refused = fixture.broker.update_topic(&topic, Change::joining(encoding)).await;
     assert!(matches!(refused, Err(Error::Invalid(_))));
-    let updated = fixture.broker.update_topic_with(&topic, Change::default(), set("text")).await;
-    assert!(!updated.unwrap().schema().unwrap().is_deleted);
+    let updated = fixture.broker.update_topic(&topic, set(settings("text"))).await;
+    assert!(!updated.unwrap().is_schema_deleted());
     fixture.try_publish(&topic, r#""hello""#).await.unwrap();
+}
+
+#[tokio::test]
+async fn ends_of_a_range_go_with_the_schema_they_were_of() {
+    let fixture = Fixture::new().await;
+    let first = fixture.schema("text").await.unwrap().revision.id;
+    let topic = fixture.held_topic("text").await;
+    let end = SchemaChange { first: Some(Some(first)), ..SchemaChange::default() };
+    let updated = fixture.broker.update_topic(&topic, Change::joining(end)).await.unwrap();
+    assert_eq!(updated.settings().schema.as_ref().unwrap().first, Some(first));
+    fixture.broker.delete_schema(&schema_name("text")).await.unwrap();
+    fixture.schema("text").await.unwrap();
+    let again = SchemaChange { schema: Some(schema_name("text")), ..SchemaChange::default() };
+    let updated = fixture.broker.update_topic(&topic, Change::joining(again)).await.unwrap();
+    assert_eq!(updated.settings().schema, settings("text"));
 }
 
 #[tokio::test]
@@ -142,11 +158,10 @@ async fn another_update_of_the_topic_leaves_its_schema_alone() {
     let labels = Some([("team".to_owned(), "a".to_owned())].into());
     let change = Change { labels, ..Change::default() };
     let updated = fixture.broker.update_topic(&topic, change).await.unwrap();
-    assert!(updated.schema().is_some());
+    assert!(updated.settings().schema.is_some());
     assert!(fixture.try_publish(&topic, "7").await.is_err());
-    let clear = SchemaChange::Clear;
-    let updated = fixture.broker.update_topic_with(&topic, Change::default(), clear).await;
-    assert!(updated.unwrap().schema().is_none());
+    let updated = fixture.broker.update_topic(&topic, set(None)).await;
+    assert!(updated.unwrap().settings().schema.is_none());
     fixture.try_publish(&topic, "7").await.unwrap();
 }
 
@@ -159,8 +174,7 @@ async fn changes_are_on_record() {
     fixture.broker.roll_back_schema(&name, first).await.unwrap();
     fixture.broker.delete_schema_revision(&name, second).await.unwrap();
     let topic = fixture.held_topic("text").await;
-    let clear = SchemaChange::Clear;
-    fixture.broker.update_topic_with(&topic, Change::default(), clear).await.unwrap();
+    fixture.broker.update_topic(&topic, set(None)).await.unwrap();
     fixture.broker.delete_schema(&name).await.unwrap();
     let acts =
         ["commit schema", "roll back schema", "delete schema revision", "change schema", "delete"];
@@ -175,8 +189,9 @@ async fn what_is_not_there_or_there_already_is_named() {
     assert!(matches!(again, Some(Error::AlreadyExists(Resource::Schema, _))));
     let none = fixture.commit("nobody", TEXT).await;
     assert!(matches!(none, Err(Error::NotFound(Resource::Schema, _))));
-    let topic = domain::Topic::new(topic_name("held"));
-    let refused = fixture.broker.create_topic_with(topic, set("nobody")).await.err();
+    let plain = domain::Topic::new(topic_name("held"));
+    let topic = domain::Topic { schema: settings("nobody"), ..plain };
+    let refused = fixture.broker.create_topic(topic).await.err();
     assert!(matches!(refused, Some(Error::NotFound(Resource::Schema, _))));
     assert!(fixture.broker.topic(&topic_name("held")).is_err());
 }

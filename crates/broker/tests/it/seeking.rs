@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use broker::{Error, SeekTarget};
 use domain::subscription::Start;
-use domain::{Offset, ProgressChange, SnapshotName, Subscription, Timestamp, TopicName, topic};
+use domain::{Offset, ProgressChange, SnapshotName, Subscription, Timestamp, TopicName};
 use storage::Urgency;
 
-use crate::fixture::{DAY, Fixture, settings, subscription_name, texts};
+use crate::fixture::{DAY, Fixture, keep, settings, subscription_name, texts};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -170,8 +170,7 @@ async fn what_was_acked_and_is_kept_by_nothing_stays_acked_whether_a_chore_ran_o
 async fn what_the_topic_keeps_comes_back_also_from_before_the_subscription() {
     let fixture = Fixture::new().await;
     let topic = fixture.topic_of("orders").await;
-    let change = topic::Change { message_retention: Some(Some(DAY)), ..Default::default() };
-    fixture.broker.update_topic(&topic, change).await.unwrap();
+    fixture.broker.update_topic(&topic, keep(DAY)).await.unwrap();
     fixture.publish(&topic, &["a"]).await;
     fixture.clock.advance(DAY / 2);
     fixture.subscription(&topic, "sub").await;

@@ -21,6 +21,16 @@ impl Document {
     pub fn put(&mut self, path: &str, value: Value) {
         put(&mut self.0, path, value);
     }
+
+    /// Takes away what is at a path in snake case.
+    pub fn remove(&mut self, path: &str) {
+        let mut names: Vec<String> = path.split('.').map(camel).collect();
+        let (Some(last), mut object) = (names.pop(), Some(&mut self.0)) else { return };
+        for name in names {
+            object = object.and_then(|object| object.get_mut(&name)?.as_object_mut());
+        }
+        object.and_then(|object| object.remove(&last));
+    }
 }
 
 fn put(object: &mut Map<String, Value>, path: &str, value: Value) {
@@ -97,6 +107,9 @@ mod tests {
         assert_eq!(document.get("postrider.lane_by"), Some(&json!("kind")));
         assert_eq!(document.get("postrider.fifo"), None);
         assert_eq!(document.get("ack_deadline_seconds.x"), None);
+        document.put("postrider.batch.messages", json!(9));
+        document.remove("postrider.batch");
+        document.remove("postrider.lanes.lane_by");
         assert_eq!(
             Value::Object(document.0),
             json!({"postrider": {"laneBy": "kind", "fifo": null}, "ackDeadlineSeconds": 10})

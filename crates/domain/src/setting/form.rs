@@ -31,6 +31,8 @@ pub enum Form {
     Word(&'static [&'static str]),
     /// The name of a topic.
     Topic,
+    /// The name of a schema.
+    Schema,
     /// Text by key.
     Pairs,
     /// An object of the parts that the setting has; without one it is on, and nothing more.
@@ -75,7 +77,7 @@ impl Form {
     pub fn brief(self, value: &Value) -> Option<String> {
         let time = |value: &Value| read::google_time("", value).ok().flatten().map(show_wait);
         match self {
-            Self::Switch | Self::Number | Self::Word(_) | Self::Topic => {
+            Self::Switch | Self::Number | Self::Word(_) | Self::Topic | Self::Schema => {
                 Some(self.to_label(value).unwrap_or_else(|| "none".to_owned()))
             }
             Self::Seconds => Some(match value.as_u64() {
@@ -105,6 +107,7 @@ impl Form {
                 quoted.join(", ")
             }
             Self::Topic => "topic".to_owned(),
+            Self::Schema => "schema".to_owned(),
             Self::Pairs => "text by key".to_owned(),
             Self::Object | Self::Own => "object".to_owned(),
             Self::Start => "`latest`, `earliest`, an offset, a time".to_owned(),

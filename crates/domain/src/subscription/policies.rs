@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Subscription;
-use super::change::Change;
+use super::{Change, Subscription};
 use crate::error::Invalid;
 use crate::limits::{DELIVERY_ATTEMPTS_MAX, DELIVERY_ATTEMPTS_MIN};
 use crate::name::TopicName;
@@ -117,7 +116,7 @@ impl DeadLetterChange {
 /// `{"minimumBackoff": "10s", "maximumBackoff": "600s"}`; a bound that is not given is Google's.
 pub(super) fn set_retry(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
     let default = RetryPolicy::default();
-    change.retry_policy.whole = Some(match object(field, value)? {
+    change.joined.retry_policy.whole = Some(match object(field, value)? {
         None => None,
         Some(_) => Some(RetryPolicy {
             min: bound(field, value, MIN)?.unwrap_or(default.min),
@@ -135,8 +134,8 @@ pub(super) fn set_retry_part(
 ) -> Result<(), Invalid> {
     let given = Some(bound(field, value, part)?);
     match part {
-        MIN => change.retry_policy.min = given,
-        _ => change.retry_policy.max = given,
+        MIN => change.joined.retry_policy.min = given,
+        _ => change.joined.retry_policy.max = given,
     }
     Ok(())
 }
@@ -175,11 +174,11 @@ pub(super) fn set_dead_letter_part(
             let field = format!("{field}.{TOPIC}");
             let name = given("deadLetterTopic").as_str().unwrap_or_default();
             let topic = policy.map(|_| TopicName::parse(&field, name)).transpose()?;
-            change.dead_letter_policy.topic = Some(topic);
+            change.joined.dead_letter_policy.topic = Some(topic);
         }
         _ => {
             let field = format!("{field}.{ATTEMPTS}");
-            change.dead_letter_policy.attempts =
+            change.joined.dead_letter_policy.attempts =
                 Some(attempts(&field, given("maxDeliveryAttempts"))?);
         }
     }

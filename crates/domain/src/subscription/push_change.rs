@@ -24,15 +24,12 @@ pub struct PushChange {
     pub form: Option<Form>,
     /// How long an answer may take; `Some(None)` = not given.
     pub timeout: Option<Option<Duration>>,
+    /// The same as a label has it, which counts where it is not given in another way.
+    pub labelled_timeout: Option<Duration>,
 }
 
 impl PushChange {
-    /// `labelled` is the timeout that a label asks for.
-    pub(super) fn apply(
-        self,
-        current: Option<PushConfig>,
-        labelled: Option<Duration>,
-    ) -> Result<Option<PushConfig>, Invalid> {
+    pub(super) fn apply(self, current: Option<PushConfig>) -> Result<Option<PushConfig>, Invalid> {
         let kept_timeout = current.as_ref().and_then(|push| push.timeout);
         let gives_parts = self.gives_parts();
         let push = match (self.whole.unwrap_or(current), self.endpoint) {
@@ -49,7 +46,7 @@ impl PushChange {
             attributes: self.attributes.unwrap_or(push.attributes),
             oidc: self.oidc.unwrap_or(push.oidc),
             form: self.form.unwrap_or(push.form),
-            timeout: self.timeout.flatten().or(labelled).or(kept_timeout),
+            timeout: self.timeout.flatten().or(self.labelled_timeout).or(kept_timeout),
             ..push
         }))
     }
@@ -142,13 +139,14 @@ impl SigningAsk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::labels::TIMEOUT_LABEL;
     use super::super::tests::{dead_letters, pairs, pushing, subscription};
-    use super::super::{Change, Subscription};
+    use super::super::{Change, Joined, Subscription};
     use serde_json::json;
 
     use super::*;
     use crate::backoff::Backoff;
+
+    const TIMEOUT_LABEL: &str = "postrider-timeout-seconds";
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -159,7 +157,7 @@ mod tests {
     }
 
     fn pushed(before: &Subscription, push: PushChange) -> Result<Option<PushConfig>, Invalid> {
-        Change { push, ..Change::default() }.apply(before).map(|after| after.push)
+        Change::joining(Joined { push, ..Joined::default() }).apply(before).map(|after| after.push)
     }
 
     fn timed(timeout: u64) -> Subscription {
@@ -209,7 +207,7 @@ mod tests {
         let labelled = Subscription { labels: pairs(&[(TIMEOUT_LABEL, "40")]), ..subscription() };
         assert_eq!(labelled.validate(), Ok(()), "it waits for an endpoint");
         let endpoint = PushChange { endpoint: Some(Some(other())), ..PushChange::default() };
-        let change = Change { push: endpoint, ..Change::default() };
+        let change = Change::joining(Joined { push: endpoint, ..Joined::default() });
         let pushing = change.apply(&labelled).unwrap();
         assert_eq!(pushing.push.as_ref().unwrap().timeout, Some(secs(40)));
         let relabelled =
@@ -217,12 +215,13 @@ mod tests {
         let after = relabelled.apply(&pushing).unwrap();
         assert_eq!(after.push.unwrap().timeout, Some(secs(50)));
         let timeout = PushChange { timeout: Some(Some(secs(60))), ..PushChange::default() };
-        let after = Change { push: timeout, ..Change::default() }.apply(&pushing).unwrap();
+        let after = Change::joining(Joined { push: timeout.clone(), ..Joined::default() })
+            .apply(&pushing)
+            .unwrap();
         assert_eq!(after.labels, pairs(&[(TIMEOUT_LABEL, "60")]));
         let torn = Change {
             labels: Some(pairs(&[(TIMEOUT_LABEL, "50")])),
-            push: PushChange { timeout: Some(Some(secs(60))), ..PushChange::default() },
-            ..Change::default()
+            ..Change::joining(Joined { push: timeout, ..Joined::default() })
         };
         let field = torn.apply(&pushing).unwrap_err().field;
         assert_eq!(field, r#"labels["postrider-timeout-seconds"]"#);
@@ -230,9 +229,9 @@ mod tests {
 
     #[test]
     fn the_source_spelling_sets_waits_and_attempts() {
-        let retry = |attempts| Change {
-            push_retry: Some(Some(PushRetry { policy: RetryPolicy::default(), attempts })),
-            ..Change::default()
+        let retry = |attempts| {
+            let retry = PushRetry { policy: RetryPolicy::default(), attempts };
+            Change::joining(Joined { push_retry: Some(Some(retry)), ..Joined::default() })
         };
         let after = retry(None).apply(&subscription()).unwrap();
         assert_eq!(
@@ -246,13 +245,14 @@ mod tests {
         assert!(retry(Some(5)).apply(&dead).is_err());
         let error = retry(Some(101)).apply(&subscription()).unwrap_err();
         assert_eq!(error.field, "push_config.retry_policy.max_attempts");
-        let torn = Change { attempts_max: Some(Some(3)), ..retry(Some(4)) };
+        let mut torn = retry(Some(4));
+        torn.joined.attempts_max = Some(Some(3));
         let error = torn.apply(&subscription()).unwrap_err();
         assert_eq!(error.field, "push_config.retry_policy.max_attempts");
         let mut both = retry(None);
-        both.retry_policy.whole = Some(Some(RetryPolicy::default()));
+        both.joined.retry_policy.whole = Some(Some(RetryPolicy::default()));
         assert_eq!(both.apply(&subscription()).unwrap_err().field, "push_config.retry_policy");
-        let cleared = Change { push_retry: Some(None), ..Change::default() };
+        let cleared = Change::joining(Joined { push_retry: Some(None), ..Joined::default() });
         let after = cleared.apply(&retry(None).apply(&subscription()).unwrap()).unwrap();
         assert_eq!((after.retry_policy, after.attempts_max), (None, None));
     }
@@ -277,7 +277,7 @@ mod tests {
         let ladder = Backoff::Ladder([secs(5)].into());
         let mut change = Change::of("postrider.backoff", json!(["5s"])).unwrap();
         assert_eq!(change.clone().apply(&before).unwrap_err().field, "postrider.backoff");
-        change.retry_policy.whole = Some(None);
+        change.joined.retry_policy.whole = Some(None);
         assert_eq!(change.apply(&before).unwrap().backoff, Some(ladder));
     }
 }

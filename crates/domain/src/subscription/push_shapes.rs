@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Subscription;
-use super::change::Change;
+use super::change::Joined;
 use super::push_change::{PushRetry, no_endpoint};
+use super::pushing::timeout_in_range;
+use super::{Change, Subscription};
 use crate::error::Invalid;
 use crate::policy::RetryPolicy;
 use crate::push::{Endpoint, Form as Body, OidcToken, PushConfig};
@@ -34,7 +35,7 @@ pub(super) const OIDC_PARTS: &[Part] = &[
 pub(super) fn set_whole(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
     let config = object(field, value)?;
     let get = |name: &str| config.and_then(|config| config.get(name)).unwrap_or(&Value::Null);
-    change.push.whole = Some(read_config(field, &get)?);
+    change.joined.push.whole = Some(read_config(field, &get)?);
     if !change.has_ours {
         return Ok(());
     }
@@ -84,7 +85,7 @@ fn read_form(field: &str, value: &Value) -> Result<Body, Invalid> {
 }
 
 pub(super) fn set_endpoint(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
-    change.push.endpoint = Some(read_endpoint(field, value)?);
+    change.joined.push.endpoint = Some(read_endpoint(field, value)?);
     Ok(())
 }
 
@@ -93,27 +94,37 @@ pub(super) fn set_attributes(
     field: &str,
     value: &Value,
 ) -> Result<(), Invalid> {
-    change.push.attributes = Some(pairs(field, value)?.unwrap_or_default());
+    change.joined.push.attributes = Some(pairs(field, value)?.unwrap_or_default());
     Ok(())
 }
 
 pub(super) fn set_form(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
-    change.push.form = Some(read_form(field, value)?);
+    change.joined.push.form = Some(read_form(field, value)?);
     Ok(())
 }
 
 pub(super) fn set_oidc(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
-    change.push.oidc = Some(read_oidc(field, value)?);
+    change.joined.push.oidc = Some(read_oidc(field, value)?);
     Ok(())
 }
 
 pub(super) fn set_timeout(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
-    change.push.timeout = Some(seconds(field, value)?);
+    change.joined.push.timeout = Some(seconds(field, value)?);
     Ok(())
 }
 
+/// Without an endpoint the label waits for one, so it is checked here.
+pub(super) fn join_timeout_label(
+    joined: &mut Joined,
+    field: &str,
+    value: &Value,
+) -> Result<(), Invalid> {
+    joined.push.labelled_timeout = seconds(field, value)?;
+    joined.push.labelled_timeout.map_or(Ok(()), |timeout| timeout_in_range(field, timeout))
+}
+
 pub(super) fn set_retry(change: &mut Change, field: &str, value: &Value) -> Result<(), Invalid> {
-    change.push_retry = Some(read_retry(field, value)?);
+    change.joined.push_retry = Some(read_retry(field, value)?);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::change::Change;
+use super::change::Joined;
 use super::{Start, checks, deadline, policies, push_shapes, pushing, shapes};
 use crate::alert;
 use crate::backoff::Backoff;
@@ -21,11 +21,14 @@ use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
 use crate::push::{BatchPush, Method, PushConfig, Signing};
 use crate::setting::read::{google_time, number_between, pairs, show_google_time, switch, text};
-use crate::setting::{Document, Flag, Form, Part, Set, Setting, Spelling};
+use crate::setting::{self, Flag, Form, Label, Part, Resource, Set, Setting, Spelling};
 use crate::validate;
 
 /// An entry of the table.
-pub type Entry = Setting<Subscription, Change>;
+pub type Entry = Setting<Subscription>;
+
+/// What an update changes, or what a new subscription is given over the defaults.
+pub type Change = setting::Change<Subscription>;
 
 /// A subscription as its owner set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,20 +135,41 @@ impl Subscription {
     }
 }
 
-/// Google's fields that are known and cannot be given yet: only their default is accepted.
-pub const NOT_BUILT: [&str; 4] =
-    ["bigquery_config", "bigtable_config", "cloud_storage_config", "message_transforms"];
+impl Resource for Subscription {
+    type Joined = Joined;
 
-/// Fields that are no settings: an update may repeat them as they are.
-pub(super) const GIVEN_BY_SERVER: [&str; 7] = [
-    "analytics_hub_subscription_info",
-    "detached",
-    "name",
-    "state",
-    "tags",
-    "topic",
-    "topic_message_retention_duration",
-];
+    const KIND: &'static str = "subscription";
+
+    const GIVEN_BY_SERVER: &'static [&'static str] = &[
+        "analytics_hub_subscription_info",
+        "detached",
+        "name",
+        "state",
+        "topic",
+        "topic_message_retention_duration",
+    ];
+
+    fn table() -> &'static [Entry] {
+        SETTINGS
+    }
+
+    fn scratch() -> Result<Self, Invalid> {
+        let name = SubscriptionName::parse("", "projects/p/subscriptions/try")?;
+        Ok(Self::new(name, TopicName::parse("", "projects/p/topics/try")?))
+    }
+
+    fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+
+    fn labels_mut(&mut self) -> &mut BTreeMap<String, String> {
+        &mut self.labels
+    }
+
+    fn join(self, joined: Joined) -> Result<Self, Invalid> {
+        joined.apply(self)
+    }
+}
 
 /// Every setting, in the order in which it is shown, checked and documented.
 pub static SETTINGS: &[Entry] = &[
@@ -366,7 +390,11 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "push_config.timeout_seconds",
         form: Form::Seconds,
-        label: Some("postrider-timeout-seconds"),
+        label: Some(Label {
+            waits: |one| one.push.is_none(),
+            join: push_shapes::join_timeout_label,
+            ..Label::new("postrider-timeout-seconds")
+        }),
         config: "push_timeout_seconds",
         flag: Some(Flag::new("timeout")),
         is_added: true,
@@ -389,7 +417,7 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "postrider.fifo",
         form: Form::Switch,
-        label: Some("postrider-fifo"),
+        label: Some(Label::new("postrider-fifo")),
         spellings: &[Spelling { name: "fifo_mode", is_opposite: false }],
         config: "fifo",
         flag: Some(Flag::new("fifo")),
@@ -421,7 +449,7 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "postrider.poison",
         form: Form::Word(&["skip", "halt"]),
-        label: Some("postrider-poison"),
+        label: Some(Label::new("postrider-poison")),
         config: "poison",
         flag: Some(Flag::new("poison").value("POISON")),
         default: "skip",
@@ -439,7 +467,7 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "postrider.paused",
         form: Form::Switch,
-        label: Some("postrider-paused"),
+        label: Some(Label::new("postrider-paused")),
         spellings: &[Spelling { name: "is_enabled", is_opposite: true }],
         config: "paused",
         flag: Some(Flag::new("paused")),
@@ -471,7 +499,16 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "postrider.max_attempts",
         form: Form::Number,
-        label: Some("postrider-max-attempts"),
+        label: Some(Label {
+            // Attempts that the waits imply have no label.
+            says: Some(|one| one.attempts_max.into()),
+            join: |joined, field, value| {
+                let given = read_attempts(field, value)?;
+                joined.attempts_max.get_or_insert(given);
+                Ok(())
+            },
+            ..Label::new("postrider-max-attempts")
+        }),
         config: "max_attempts",
         default: "no end",
         title: "Max attempts",
@@ -479,8 +516,7 @@ pub static SETTINGS: &[Entry] = &[
                letter topic",
         set: Set::Joined {
             whole: |change, field, value| {
-                let bounds = (ATTEMPTS_MIN, ATTEMPTS_MAX);
-                change.attempts_max = Some(number_between(field, value, bounds, "")?);
+                change.joined.attempts_max = Some(read_attempts(field, value)?);
                 Ok(())
             },
             part: None,
@@ -492,7 +528,7 @@ pub static SETTINGS: &[Entry] = &[
     Entry {
         path: "postrider.start",
         form: Form::Start,
-        label: Some("postrider-start"),
+        label: Some(Label::new("postrider-start")),
         config: "start",
         flag: Some(Flag::new("start").value("START")),
         is_fixed: true,
@@ -614,7 +650,7 @@ pub static SETTINGS: &[Entry] = &[
         help: "Sign pushes with a generated secret, shown once",
         set: Set::Joined {
             whole: |change, field, value| {
-                change.signing = Some(shapes::read_signing(field, value)?);
+                change.joined.signing = Some(shapes::read_signing(field, value)?);
                 Ok(())
             },
             part: None,
@@ -660,23 +696,13 @@ pub static SETTINGS: &[Entry] = &[
         check: pushing::check_rate,
         ..Entry::NONE
     },
+    Entry::not_built("bigquery_config"),
+    Entry::not_built("bigtable_config"),
+    Entry::not_built("cloud_storage_config"),
+    Entry::not_built("message_transforms"),
+    Entry { is_fixed: true, ..Entry::not_built("tags") },
 ];
 
-/// Adds the `settings` of a subscription to a document, as they are in force.
-pub fn show<'table>(
-    settings: impl IntoIterator<Item = &'table Entry>,
-    subscription: &Subscription,
-    document: &mut Document,
-) {
-    for setting in settings {
-        let value = (setting.show)(subscription);
-        if !value.is_null() {
-            document.put(setting.path, value);
-        }
-    }
-}
-
-/// Checks every setting by its own rule.
-pub(super) fn check_each(table: &[Entry], subscription: &Subscription) -> Result<(), Invalid> {
-    table.iter().try_for_each(|setting| (setting.check)(subscription))
+fn read_attempts(field: &str, value: &Value) -> Result<Option<u32>, Invalid> {
+    number_between(field, value, (ATTEMPTS_MIN, ATTEMPTS_MAX), "")
 }

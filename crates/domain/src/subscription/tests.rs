@@ -8,7 +8,7 @@ use super::*;
 use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison};
 use crate::push::{Endpoint, PushConfig};
-use crate::setting::Document;
+use crate::setting::{self, Document};
 
 const START_LABEL: &str = "postrider-start";
 const FIFO_LABEL: &str = "postrider-fifo";
@@ -153,7 +153,7 @@ fn masks_name_known_fields_only() {
         "postrider.start",
         "detached",
     ] {
-        assert!(is_fixed(fixed), "{fixed}");
+        assert!(Change::is_fixed(fixed), "{fixed}");
         let error = masked(fixed, true).unwrap_err();
         assert_eq!(error.field, "update_mask");
         assert!(error.problem.contains("cannot be changed"), "{error}");
@@ -198,7 +198,7 @@ fn every_setting_that_is_shown_can_be_given_again() {
     };
     for one in [subscription(), pushing(), given] {
         let mut document = Document::default();
-        show(SETTINGS, &one, &mut document);
+        setting::show(SETTINGS, &one, &mut document);
         let again = Change::creating(&document).unwrap().apply(&subscription()).unwrap();
         // The deadline is shown, and so it is given.
         assert_eq!(again, Subscription { is_ack_deadline_given: true, ..one });
@@ -365,8 +365,8 @@ fn a_setting_that_changes_takes_its_label_along() {
         labels: pairs(&[(FIFO_LABEL, "true"), (MAX_ATTEMPTS_LABEL, "7"), ("team", "blue")]),
         ..subscription()
     };
-    let change = Change::of("postrider.fifo", json!(false)).unwrap();
-    let change = Change { attempts_max: Some(None), ..change };
+    let mut change = Change::of("postrider.fifo", json!(false)).unwrap();
+    change.joined.attempts_max = Some(None);
     let after = change.apply(&before).unwrap();
     assert_eq!((after.fifo, after.attempts_max), (false, None));
     assert_eq!(after.labels, pairs(&[(FIFO_LABEL, "false"), ("team", "blue")]));
@@ -388,7 +388,9 @@ fn a_retry_policy_can_be_changed_as_a_whole_or_by_its_bounds() {
     let seconds = Duration::from_secs;
     let changed = |current: Option<RetryPolicy>, retry_policy| {
         let before = Subscription { retry_policy: current, ..subscription() };
-        Change { retry_policy, ..Change::default() }.apply(&before).map(|after| after.retry_policy)
+        Change::joining(Joined { retry_policy, ..Joined::default() })
+            .apply(&before)
+            .map(|after| after.retry_policy)
     };
     let policy = RetryPolicy { min: seconds(1), max: seconds(5) };
     let whole = |whole| RetryChange { whole: Some(whole), ..RetryChange::default() };
@@ -413,7 +415,8 @@ fn a_dead_letter_policy_can_be_changed_as_a_whole_or_by_its_parts() {
     let other = TopicName::parse("topic", "projects/p/topics/other").unwrap();
     let changed = |before: &Subscription, topic, attempts| {
         let dead_letter_policy = DeadLetterChange { topic, attempts };
-        let after = Change { dead_letter_policy, ..Change::default() }.apply(before);
+        let after =
+            Change::joining(Joined { dead_letter_policy, ..Joined::default() }).apply(before);
         after.map(|after| {
             after
                 .dead_letter_policy
@@ -439,8 +442,10 @@ fn a_policy_without_attempts_has_those_given_in_our_own_way() {
     let before = Subscription { attempts_max: Some(3), ..subscription() };
     let dead = TopicName::parse("topic", "projects/p/topics/dead").unwrap();
     let dead_letter_policy = DeadLetterChange { topic: Some(Some(dead)), attempts: Some(None) };
-    let after = Change { dead_letter_policy, ..Change::default() }.apply(&before).unwrap();
+    let after =
+        Change::joining(Joined { dead_letter_policy, ..Joined::default() }).apply(&before).unwrap();
     assert_eq!(after.attempts_allowed(), Some(3));
-    let apart = Change { attempts_max: Some(Some(4)), ..Change::default() }.apply(&after);
+    let apart =
+        Change::joining(Joined { attempts_max: Some(Some(4)), ..Joined::default() }).apply(&after);
     assert_eq!(apart.unwrap_err().field, "dead_letter_policy.max_delivery_attempts");
 }

@@ -2,8 +2,9 @@
 
 use domain::delivery::AckId;
 use domain::setting::Document;
-use domain::subscription::Change;
-use domain::{ProjectName, SchemaName, SnapshotName, SubscriptionName, TopicName};
+use domain::{
+    ProjectName, SchemaName, SnapshotName, SubscriptionName, TopicName, subscription, topic,
+};
 
 /// Any text as the name of each kind, and as a path of an update mask.
 pub(super) fn names(input: &[u8]) -> String {
@@ -26,9 +27,8 @@ pub(super) fn names(input: &[u8]) -> String {
     note(SnapshotName::parse("name", &text).map(|name| name.as_str().to_owned()));
     note(SchemaName::parse("name", &text).map(|name| name.as_str().to_owned()));
     let mask = [text.clone().into_owned()];
-    let mask =
-        Change::by_mask(&Document::default(), true, &mask).map(|change| format!("{change:?}"));
-    let topic = domain::topic::Field::parse(&text).map(|field| format!("{field:?}"));
+    let topic = topic::Change::by_mask(&Document::default(), true, &mask);
+    let mask = subscription::Change::by_mask(&Document::default(), true, &mask);
     format!("{said} {mask:?} {topic:?}")
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use broker::{Cursor, Subscription};
 use domain::push::Secret;
-use domain::subscription::{Change, is_fixed, warnings};
+use domain::subscription::{Change, warnings};
 use domain::{ProjectName, SubscriptionName, Timestamp};
 use wire::protobuf::{Empty, FieldMask};
 use wire::pubsub;
@@ -22,7 +22,10 @@ pub(crate) struct Warned {
 }
 
 impl Api {
-    pub(crate) async fn create_subscription(&self, wanted: &Wanted) -> Result<Warned> {
+    pub(crate) async fn create_subscription(
+        &self,
+        wanted: &Wanted<domain::Subscription>,
+    ) -> Result<Warned> {
         let settings = wanted.made()?;
         settings.name.check_not_own("name")?;
         let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
@@ -57,12 +60,12 @@ impl Api {
     pub(crate) async fn update_subscription(
         &self,
         name: &str,
-        wanted: &Wanted,
+        wanted: &Wanted<domain::Subscription>,
         mask: Option<FieldMask>,
     ) -> Result<Warned> {
         let name = SubscriptionName::parse("subscription.name", name)?;
         let mut paths = mask.unwrap_or_default().paths;
-        if paths.iter().any(|path| is_fixed(path)) {
+        if paths.iter().any(|path| Change::is_fixed(path)) {
             let current = self.broker.subscription(&name)?;
             paths.retain(|path| !wanted.is_unchanged(path, &current));
             if paths.is_empty() {
@@ -109,7 +112,11 @@ impl Api {
     }
 
     /// The same as an update that names the push config.
-    pub(crate) async fn modify_push_config(&self, name: &str, wanted: &Wanted) -> Result<Warned> {
+    pub(crate) async fn modify_push_config(
+        &self,
+        name: &str,
+        wanted: &Wanted<domain::Subscription>,
+    ) -> Result<Warned> {
         let name = SubscriptionName::parse("subscription", name)?;
         self.change_subscription(&name, wanted.change(&["push_config".to_owned()])?).await
     }

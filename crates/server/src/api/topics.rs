@@ -1,62 +1,61 @@
 //! Topics, and publishing to them.
 
-use domain::topic::is_fixed;
+use std::sync::Arc;
+
+use broker::Topic;
+use domain::topic::Change;
 use domain::{Message, ProjectName, SubscriptionName, TopicName, validate};
-use wire::protobuf::Empty;
+use wire::protobuf::{Empty, FieldMask};
 use wire::pubsub;
 
 use super::{Api, paging};
-use crate::convert;
+use crate::convert::{self, Wanted};
 use crate::status::Result;
 
 impl Api {
-    pub(crate) async fn create_topic(&self, request: pubsub::Topic) -> Result<pubsub::Topic> {
-        let (topic, schema) = convert::topic_from_wire(request)?;
-        topic.name.check_not_own("name")?;
-        let created = self.broker.create_topic_with(topic, schema).await?;
-        Ok(convert::topic_to_wire(&created))
+    pub(crate) async fn create_topic(&self, wanted: &Wanted<domain::Topic>) -> Result<Arc<Topic>> {
+        let settings = wanted.made()?;
+        settings.name.check_not_own("name")?;
+        Ok(self.broker.create_topic(settings).await?)
     }
 
-    pub(crate) fn get_topic(&self, request: &pubsub::GetTopicRequest) -> Result<pubsub::Topic> {
-        let name = TopicName::parse("topic", &request.topic)?;
-        Ok(convert::topic_to_wire(&*self.broker.topic(&name)?))
+    /// The topic of that name, as a request's `topic` field gives it.
+    pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>> {
+        Ok(self.broker.topic(&TopicName::parse("topic", name)?)?)
     }
 
+    /// Changes what `mask` names to what `wanted` has.
     pub(crate) async fn update_topic(
         &self,
-        request: pubsub::UpdateTopicRequest,
-    ) -> Result<pubsub::Topic> {
-        let topic = request.topic.unwrap_or_default();
-        let name = TopicName::parse("topic.name", &topic.name)?;
+        name: &str,
+        wanted: &Wanted<domain::Topic>,
+        mask: Option<FieldMask>,
+    ) -> Result<Arc<Topic>> {
+        let name = TopicName::parse("topic.name", name)?;
         name.check_not_own("topic.name")?;
-        let mut paths = request.update_mask.unwrap_or_default().paths;
-        if paths.iter().any(|path| is_fixed(path)) {
+        let mut paths = mask.unwrap_or_default().paths;
+        if paths.iter().any(|path| Change::is_fixed(path)) {
             let current = self.broker.topic(&name)?;
-            let settings = current.settings();
-            paths.retain(|path| !convert::is_topic_unchanged(path, &topic, &settings));
+            paths.retain(|path| !wanted.is_unchanged(path, &current));
             if paths.is_empty() {
-                return Ok(convert::topic_to_wire(&current));
+                return Ok(current);
             }
         }
-        let (change, schema) = convert::topic_change(&topic, &paths)?;
-        let updated = self.broker.update_topic_with(&name, change, schema).await?;
-        Ok(convert::topic_to_wire(&updated))
+        Ok(self.broker.update_topic(&name, wanted.change(&paths)?).await?)
     }
 
+    /// A page of topics and the token of the next.
     pub(crate) fn list_topics(
         &self,
         request: &pubsub::ListTopicsRequest,
-    ) -> Result<pubsub::ListTopicsResponse> {
+    ) -> Result<(Vec<Arc<Topic>>, String)> {
         let project = ProjectName::parse("project", &request.project)?;
         let size = paging::page_size(request.page_size)?;
         let after = paging::after(&request.page_token, |name| {
             TopicName::parse("", name).is_ok_and(|name| name.is_in(&project))
         })?;
-        let (topics, next) = self.broker.list_topics(&project, after.as_deref(), size);
-        Ok(pubsub::ListTopicsResponse {
-            topics: topics.iter().map(|topic| convert::topic_to_wire(topic)).collect(),
-            next_page_token: paging::token(next),
-        })
+        let (page, next) = self.broker.list_topics(&project, after.as_deref(), size);
+        Ok((page, paging::token(next)))
     }
 
     pub(crate) fn list_topic_subscriptions(

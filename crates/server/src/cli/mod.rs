@@ -3,6 +3,7 @@
 mod alerts;
 mod attempts;
 mod backup;
+pub(crate) mod changes;
 pub(crate) mod client;
 mod clock;
 mod completions;
@@ -28,7 +29,8 @@ mod reference;
 mod schema;
 mod seek;
 mod serve;
-pub(crate) mod subscription;
+pub(crate) mod settings;
+mod subscription;
 mod table;
 mod tail;
 mod top;

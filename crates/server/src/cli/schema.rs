@@ -224,17 +224,6 @@ fn description(schema: &Value, revisions: &[Value]) -> String {
     text
 }
 
-/// What a topic says about its schema, in words.
-pub(super) fn told(settings: &Value) -> String {
-    let mut text = format!("{} in {}", plain(&settings["schema"]), plain(&settings["encoding"]));
-    for (word, field) in [("from", "firstRevisionId"), ("to", "lastRevisionId")] {
-        if let Some(id) = settings[field].as_str() {
-            text.push_str(&format!(", {word} revision {id}"));
-        }
-    }
-    text
-}
-
 fn delete(arguments: &Delete) -> Result<(), Failure> {
     let names: Result<Vec<_>, Failure> =
         arguments.names.iter().map(|name| arguments.at.schema(name)).collect();
@@ -289,14 +278,6 @@ mod tests {
         let text = description(&schema(), &[schema()]);
         assert!(text.contains("Revision         0a1b2c3d, made 2026-01-31T08:30:00Z\n"), "{text}");
         assert!(text.ends_with("\n\n{\n}\n"), "{text}");
-    }
-
-    #[test]
-    fn a_topic_s_settings_are_told_in_words() {
-        let settings = json!({"schema": "projects/p/schemas/order", "encoding": "JSON",
-                              "lastRevisionId": "0a1b2c3d"});
-        let told = told(&settings);
-        assert_eq!(told, "projects/p/schemas/order in JSON, to revision 0a1b2c3d");
     }
 
     #[test]

@@ -1,20 +1,19 @@
 //! `postrider subscription`.
 
-pub(crate) mod changes;
 mod describe;
-pub(crate) mod settings;
 mod standard;
 
 use clap::{Args, Subcommand};
+use domain::subscription::SETTINGS;
 use serde_json::{Value, json};
 
-use changes::Changes;
-use settings::{Given, Settings};
 use standard::Scaffold;
 
+use super::changes::Changes;
 use super::client::{At, Client};
 use super::create::{self, Created};
 use super::names::Name;
+use super::settings::{Given, Settings};
 use super::table::{Table, fact, plain};
 use super::topic::{all_of, delete_all, tell};
 use super::{EXIT_CODES, Failure, attempts, lane, print, print_json, warn};
@@ -77,7 +76,7 @@ pub(super) struct Create {
     #[command(flatten)]
     at: At,
     #[command(flatten)]
-    settings: Settings<true>,
+    settings: Settings<domain::Subscription, true>,
 }
 
 #[derive(Debug, Args)]
@@ -107,7 +106,7 @@ pub(super) struct Update {
     #[command(flatten)]
     at: At,
     #[command(flatten)]
-    settings: Settings<false>,
+    settings: Settings<domain::Subscription, false>,
 }
 
 #[derive(Debug, Args)]
@@ -138,12 +137,12 @@ fn make(arguments: &Create) -> Result<(), Failure> {
     let client = Client::new(at)?;
     let mut changes = Changes::new(Value::Null);
     changes.set("topic", at.topic(&arguments.topic)?.as_str().into());
-    let given = &arguments.settings.0;
+    let given = &arguments.settings.given;
     let letters = match arguments.standard {
         true => standard::apply(&name, given, &mut changes),
         false => None,
     };
-    given.apply(at, &mut changes, client.wall())?;
+    given.apply(SETTINGS, at, &mut changes, client.wall())?;
     let may_exist = arguments.if_not_exists;
     let created = make_with(&client, &name, &changes.body(), letters.as_ref(), may_exist)?;
     let (answer, done) = created.told();
@@ -201,14 +200,14 @@ fn update(arguments: &Update) -> Result<(), Failure> {
     let name = at.subscription(&arguments.name)?;
     let client = Client::new(at)?;
     let mut changes = Changes::new(client.get(&name.path())?);
-    arguments.settings.0.apply(at, &mut changes, client.wall())?;
+    arguments.settings.given.apply(SETTINGS, at, &mut changes, client.wall())?;
     for key in &arguments.removed {
         changes.remove("labels", key);
     }
     if changes.is_empty() {
         return Err(Failure::usage("nothing to change: see postrider subscription update --help"));
     }
-    let changed = client.patch(&name.path(), &changes.request())?;
+    let changed = client.patch(&name.path(), &changes.request("subscription"))?;
     tell_all(at, &changed, "changed", &name)
 }
 

@@ -1,15 +1,15 @@
 //! `postrider topic`.
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
+use domain::topic::SETTINGS;
+use serde_json::{Value, json};
 
+use super::changes::Changes;
 use super::client::{At, Client, query};
 use super::names::{Name, path};
-use super::schema::{self, Encoding};
+use super::settings::{Settings, tell_all};
 use super::table::{Table, fact, plain};
-use super::values::{duration, object, pair, seconds, span};
+use super::values::span;
 use super::{Failure, create, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
@@ -44,23 +44,13 @@ pub(super) enum Command {
 pub(super) struct Create {
     /// The topic
     name: String,
-    /// How long its messages are kept, acked or not: 10m to 31d
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    retention: Option<Duration>,
-    /// A label; can be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
-    labels: Vec<(String, String)>,
-    /// The schema its messages must match
-    #[arg(long, value_name = "SCHEMA", requires = "encoding")]
-    schema: Option<String>,
-    /// How its messages are encoded
-    #[arg(long, requires = "schema")]
-    encoding: Option<Encoding>,
     /// Succeed without changes if it already exists
     #[arg(long)]
     if_not_exists: bool,
     #[command(flatten)]
     at: At,
+    #[command(flatten)]
+    settings: Settings<domain::Topic, true>,
 }
 
 #[derive(Debug, Args)]
@@ -81,17 +71,13 @@ pub(super) struct Named {
 pub(super) struct Update {
     /// The topic
     name: String,
-    /// How long its messages are kept, acked or not: 10m to 31d; none removes it
-    #[arg(long, value_name = "DURATION")]
-    retention: Option<String>,
-    /// A label to set; can be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
-    labels: Vec<(String, String)>,
     /// A label to remove; can be repeated
     #[arg(long = "remove-label", value_name = "KEY")]
     removed: Vec<String>,
     #[command(flatten)]
     at: At,
+    #[command(flatten)]
+    settings: Settings<domain::Topic, false>,
 }
 
 #[derive(Debug, Args)]
@@ -115,20 +101,10 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
 
 fn make(arguments: &Create) -> Result<(), Failure> {
     let name = arguments.at.topic(&arguments.name)?;
-    let mut body = Map::new();
-    if let Some(retention) = arguments.retention {
-        body.insert("messageRetentionDuration".to_owned(), seconds(retention).into());
-    }
-    if !arguments.labels.is_empty() {
-        body.insert("labels".to_owned(), object(&arguments.labels));
-    }
-    if let (Some(schema), Some(encoding)) = (&arguments.schema, arguments.encoding) {
-        let schema = arguments.at.schema(schema)?;
-        let settings = json!({"schema": schema.as_str(), "encoding": encoding.as_str()});
-        body.insert("schemaSettings".to_owned(), settings);
-    }
     let client = Client::new(&arguments.at)?;
-    let created = create::create(&client, &name, &Value::Object(body), arguments.if_not_exists);
+    let mut changes = Changes::new(Value::Null);
+    arguments.settings.given.apply(SETTINGS, &arguments.at, &mut changes, client.wall())?;
+    let created = create::create(&client, &name, &changes.body(), arguments.if_not_exists);
     let created = created.map_err(|problem| create::failure(&client, problem))?;
     let (answer, done) = created.told();
     tell(&arguments.at, answer, done, &name)
@@ -192,21 +168,12 @@ fn describe(arguments: &Named) -> Result<(), Failure> {
 
 fn description(topic: &Value, subscriptions: &[Value]) -> String {
     let mut text = String::new();
-    for (what, field) in [
-        ("Topic", "name"),
-        ("State", "state"),
-        ("Retention", "messageRetentionDuration"),
-        ("Labels", "labels"),
-    ] {
+    for (what, field) in [("Topic", "name"), ("State", "state")] {
         if let Some(value) = topic.get(field) {
-            let shown = plain(value);
-            let shown = if what == "Retention" { span(&shown) } else { shown };
-            fact(&mut text, what, &shown);
+            fact(&mut text, what, &plain(value));
         }
     }
-    if let Some(settings) = topic.get("schemaSettings") {
-        fact(&mut text, "Schema", &schema::told(settings));
-    }
+    tell_all(SETTINGS, topic, &mut text);
     for subscription in subscriptions {
         fact(&mut text, "Subscription", &plain(subscription));
     }
@@ -219,44 +186,22 @@ fn description(topic: &Value, subscriptions: &[Value]) -> String {
 fn update(arguments: &Update) -> Result<(), Failure> {
     let name = arguments.at.topic(&arguments.name)?;
     let client = Client::new(&arguments.at)?;
-    let mut topic = Map::new();
-    let mut mask = Vec::new();
-    if let Some(retention) = &arguments.retention {
-        mask.push("messageRetentionDuration");
-        if retention != "none" {
-            let retention = duration(retention)
-                .map_err(|problem| Failure::usage(format!("--retention: {problem}")))?;
-            topic.insert("messageRetentionDuration".to_owned(), seconds(retention).into());
-        }
+    let mut current = client.get(&name.path())?;
+    let given = &arguments.settings.given;
+    if given.has("schema") {
+        // The revisions there are named are not of the schema that is given now.
+        current["schemaSettings"] = Value::Null;
     }
-    if !arguments.labels.is_empty() || !arguments.removed.is_empty() {
-        mask.push("labels");
-        let current = client.get(&name.path())?;
-        let labels = changed_labels(&current["labels"], &arguments.labels, &arguments.removed);
-        topic.insert("labels".to_owned(), labels);
+    let mut changes = Changes::new(current);
+    given.apply(SETTINGS, &arguments.at, &mut changes, client.wall())?;
+    for key in &arguments.removed {
+        changes.remove("labels", key);
     }
-    if mask.is_empty() {
-        return Err(Failure::usage("nothing to change: give --retention, --label …"));
+    if changes.is_empty() {
+        return Err(Failure::usage("nothing to change: see postrider topic update --help"));
     }
-    let body = json!({"topic": topic, "updateMask": mask.join(",")});
-    let changed = client.patch(&name.path(), &body)?;
+    let changed = client.patch(&name.path(), &changes.request("topic"))?;
     tell(&arguments.at, &changed, "changed", &name)
-}
-
-/// The labels there are, with some set and some taken away.
-pub(super) fn changed_labels(
-    current: &Value,
-    set: &[(String, String)],
-    removed: &[String],
-) -> Value {
-    let mut labels = current.as_object().cloned().unwrap_or_default();
-    for (key, value) in set {
-        labels.insert(key.clone(), value.clone().into());
-    }
-    for key in removed {
-        labels.remove(key);
-    }
-    Value::Object(labels)
 }
 
 fn delete(arguments: &Delete) -> Result<(), Failure> {
@@ -283,6 +228,9 @@ pub(super) fn delete_all(at: &At, names: &[Name]) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    use super::super::settings::Given;
     use super::*;
 
     #[test]
@@ -303,11 +251,38 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_set_and_taken_away_one_by_one() {
-        let current = json!({"a": "1", "b": "2"});
-        let set = [("c".to_owned(), "3".to_owned()), ("a".to_owned(), "4".to_owned())];
-        let changed = changed_labels(&current, &set, &["b".to_owned(), "x".to_owned()]);
-        assert_eq!(changed, json!({"a": "4", "c": "3"}));
-        assert_eq!(changed_labels(&Value::Null, &[], &[]), json!({}));
+    fn flags_become_googles_fields() {
+        #[derive(clap::Parser)]
+        struct Cli<const IS_NEW: bool> {
+            #[command(flatten)]
+            settings: Settings<domain::Topic, IS_NEW>,
+        }
+        let at = At { project: Some("p".to_owned()), ..At::default() };
+        let asked = |given: &Given, current: Value| {
+            let mut changes = Changes::new(current);
+            let applied = given.apply(SETTINGS, &at, &mut changes, domain::Timestamp(0));
+            applied.map_err(|failure| failure.problem).unwrap();
+            changes.request("topic")
+        };
+        let parse =
+            |words: &'static str| std::iter::once("x").chain(words.split(' ')).collect::<Vec<_>>();
+        let words = "--retention 1d --label a=b --schema order --encoding json --live";
+        let cli = Cli::<true>::try_parse_from(parse(words)).ok().unwrap();
+        let made = &asked(&cli.settings.given, Value::Null)["topic"];
+        let expected = json!({
+            "messageRetentionDuration": "86400s", "labels": {"a": "b"},
+            "schemaSettings": {"schema": "projects/p/schemas/order", "encoding": "JSON"},
+            "postrider": {"live": true},
+        });
+        assert_eq!(*made, expected);
+        assert!(Cli::<true>::try_parse_from(parse("--schema order")).is_err());
+        let words = "--retention none --schema none";
+        let cli = Cli::<false>::try_parse_from(parse(words)).ok().unwrap();
+        let changed = asked(&cli.settings.given, expected.clone());
+        let mask = "messageRetentionDuration,schemaSettings";
+        assert_eq!(changed, json!({"topic": {}, "updateMask": mask}));
+        let cli = Cli::<false>::try_parse_from(parse("--first-revision none")).ok().unwrap();
+        let changed = asked(&cli.settings.given, expected.clone());
+        assert_eq!(changed["topic"]["schemaSettings"], expected["schemaSettings"]);
     }
 }

@@ -1,11 +1,10 @@
 //! Topics and subscriptions in the settings.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use domain::setting::{Document, Form, Part, camel, read};
-use domain::subscription::{Change, Entry, SETTINGS, Start};
-use domain::{Invalid, Subscription, SubscriptionName, TopicName};
+use domain::setting::{Document, Form, Part, Resource, Setting, camel, read};
+use domain::subscription::{Change, SETTINGS, Start};
+use domain::{Invalid, Subscription, SubscriptionName, Topic, TopicName, topic};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Map, Value, json};
@@ -13,25 +12,18 @@ use serde_json::{Map, Value, json};
 use super::units;
 use crate::convert::with_spare_secret;
 
+/// A topic: its name, and what the table of settings has a key for.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct TopicEntry {
     name: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "units::some_duration")]
-    message_retention: Option<Duration>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
 }
 
 impl TopicEntry {
-    fn build(self) -> Result<domain::Topic, Invalid> {
-        let topic = domain::Topic {
-            labels: self.labels,
-            message_retention: self.message_retention,
-            ..domain::Topic::new(TopicName::parse("name", &self.name)?)
-        };
-        topic.validate()?;
-        Ok(topic)
+    fn build(self) -> Result<Topic, Invalid> {
+        let plain = Topic::new(TopicName::parse("name", &self.name)?);
+        topic::Change::creating(&document(topic::SETTINGS, &self.settings)?)?.apply(&plain)
     }
 }
 
@@ -57,25 +49,27 @@ impl SubscriptionEntry {
     }
 }
 
-/// The document that the keys of a `[[subscriptions]]` entry make.
-pub(crate) fn document(
-    table: &[Entry],
+/// The document that the keys of a `[[topics]]` or `[[subscriptions]]` entry make.
+pub(crate) fn document<S: Resource>(
+    table: &[Setting<S>],
     settings: &Map<String, Value>,
 ) -> Result<Document, Invalid> {
     let mut document = Document::default();
     for (key, value) in settings {
         let Some(setting) = table.iter().find(|setting| setting.config == key) else {
-            return Err(Invalid::new(key.clone(), unknown(table)));
+            let problem = format!("unknown field, expected one of {}", keys(table).join(", "));
+            return Err(Invalid::new(key.clone(), problem));
         };
         document.put(setting.path, in_json(key, setting.form, setting.parts, value)?);
     }
     Ok(document)
 }
 
-fn unknown(table: &[Entry]) -> String {
-    let keys = table.iter().map(|setting| setting.config).filter(|key| !key.is_empty());
-    let keys: Vec<&str> = ["name", "topic"].into_iter().chain(keys).collect();
-    format!("unknown field, expected one of {}", keys.join(", "))
+/// The keys that an entry may have.
+pub(super) fn keys<S: Resource>(table: &[Setting<S>]) -> Vec<&'static str> {
+    let names = ["name", "topic"].into_iter().filter(|name| S::GIVEN_BY_SERVER.contains(name));
+    let settings = table.iter().map(|setting| setting.config).filter(|key| !key.is_empty());
+    names.chain(settings).collect()
 }
 
 /// A value of the configuration file as a document has it: times there have any unit.
@@ -120,9 +114,7 @@ fn time(field: &str, value: &Value) -> Result<Duration, Invalid> {
 }
 
 /// For `#[serde(deserialize_with)]` on the topics to make.
-pub(super) fn topics<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<domain::Topic>, D::Error> {
+pub(super) fn topics<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Topic>, D::Error> {
     let entries = Vec::<TopicEntry>::deserialize(deserializer)?;
     build_all("topics", entries, TopicEntry::build)
 }
@@ -149,14 +141,62 @@ fn build_all<Entry, Built, E: Error>(
 #[cfg(test)]
 mod tests {
     use domain::push::{Form as Body, Method};
-    use domain::{DeadLetterPolicy, Filter, Poison, RetryPolicy};
+    use domain::topic::SchemaSettings;
+    use domain::{DeadLetterPolicy, Encoding, Filter, Poison, RetryPolicy, SchemaName};
 
     use super::*;
 
     #[derive(Debug, Deserialize)]
     struct Settings {
-        #[serde(deserialize_with = "subscriptions")]
+        #[serde(deserialize_with = "topics", default)]
+        topics: Vec<Topic>,
+        #[serde(deserialize_with = "subscriptions", default)]
         subscriptions: Vec<Subscription>,
+    }
+
+    fn declared_topic(lines: &str) -> Result<Topic, String> {
+        let text = format!("[[topics]]\nname = \"projects/p/topics/orders\"\n{lines}\n");
+        match toml::from_str::<Settings>(&text) {
+            Ok(mut settings) => Ok(settings.topics.remove(0)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn a_topic_can_be_given_every_setting() {
+        let all = declared_topic(
+            r#"
+            labels = { team = "shop" }
+            message_retention = "1d"
+            schema_settings = { schema = "projects/p/schemas/order", encoding = "BINARY" }
+            live = true
+            "#,
+        )
+        .unwrap();
+        let live = ("postrider-live".to_owned(), "true".to_owned());
+        let schema = SchemaSettings {
+            schema: SchemaName::parse("schema", "projects/p/schemas/order").unwrap(),
+            encoding: Encoding::Binary,
+            first: None,
+            last: None,
+        };
+        let expected = Topic {
+            labels: [("team".to_owned(), "shop".to_owned()), live].into(),
+            message_retention: Some(Duration::from_secs(86_400)),
+            schema: Some(schema),
+            ..Topic::new(all.name.clone())
+        };
+        assert_eq!(all, expected);
+        for (lines, field) in [
+            ("colour = 1", "colour: unknown field, expected one of name, message_retention"),
+            ("message_retention = \"1s\"", "message_retention_duration"),
+            ("schema_settings = { encoding = \"JSON\" }", "schema_settings.schema"),
+            ("schema_settings = { kind = \"JSON\" }", "schema_settings.kind"),
+            ("kms_key_name = \"k\"", "kms_key_name: unknown field"),
+        ] {
+            let error = declared_topic(lines).unwrap_err();
+            assert!(error.contains(&format!("topics[0].{field}")), "{error}");
+        }
     }
 
     fn declared(lines: &str) -> Result<Subscription, String> {

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use domain::subscription::SETTINGS;
+use domain::{subscription, topic};
 use toml::{Table, Value};
 
 use super::Error;
+use super::resources::keys;
 
 /// The built-in settings, which are the manual too.
 pub const DEFAULTS: &str = include_str!("../../config.default.toml");
@@ -32,11 +33,8 @@ const LISTS: [&str; 2] = ["topics", "subscriptions"];
 /// The keys that an entry of a list may have.
 fn entry_keys(list: &str) -> Vec<&'static str> {
     match list {
-        "topics" => vec!["name", "labels", "message_retention"],
-        _ => {
-            let settings = SETTINGS.iter().map(|setting| setting.config);
-            ["name", "topic"].into_iter().chain(settings.filter(|key| !key.is_empty())).collect()
-        }
+        "topics" => keys(topic::SETTINGS),
+        _ => keys(subscription::SETTINGS),
     }
 }
 

@@ -57,13 +57,6 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
     parse_duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// For `#[serde(deserialize_with)]` on an optional `Duration`.
-pub(super) fn some_duration<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    duration(deserializer).map(Some)
-}
-
 /// For `#[serde(deserialize_with)]` on a number of bytes.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_bytes(&String::deserialize(deserializer)?).map_err(D::Error::custom)

@@ -1,9 +1,7 @@
-//! Schemas, and what topics say about them.
+//! Schemas.
 
-use broker::{SchemaChange, SchemaSet, TopicSchema};
-use domain::topic::SchemaField;
-use domain::{Invalid, SchemaName};
-use schemas::{Bound, DELETED_SCHEMA, Encoding, Kind, Revision, RevisionId, Schema};
+use domain::Invalid;
+use schemas::{Encoding, Kind, Revision, Schema};
 use wire::protobuf;
 use wire::pubsub;
 use wire::pubsub::schema::Type;
@@ -76,72 +74,4 @@ pub(crate) fn encoding_from_wire(field: &str, wire: i32) -> Result<Encoding, Inv
             Err(Invalid::new(field, "must be JSON or BINARY"))
         }
     }
-}
-
-/// What a topic says about its schema, as it is shown.
-pub(crate) fn schema_settings_to_wire(schema: &TopicSchema) -> pubsub::SchemaSettings {
-    let settings = &schema.settings;
-    let id = |bound: Option<Bound>| bound.map(|bound| bound.id.to_string()).unwrap_or_default();
-    let encoding = match settings.encoding {
-        Encoding::Json => pubsub::Encoding::Json,
-        Encoding::Binary => pubsub::Encoding::Binary,
-    };
-    pubsub::SchemaSettings {
-        schema: match schema.is_deleted {
-            true => DELETED_SCHEMA.to_owned(),
-            false => settings.schema.to_string(),
-        },
-        encoding: encoding.into(),
-        first_revision_id: id(settings.first),
-        last_revision_id: id(settings.last),
-    }
-}
-
-/// What the whole of a topic's settings asks for.
-pub(crate) fn schema_settings_change(
-    wire: Option<&pubsub::SchemaSettings>,
-) -> Result<SchemaChange> {
-    let Some(wire) = wire else { return Ok(SchemaChange::Clear) };
-    let mut set = SchemaSet::default();
-    for field in SchemaField::ALL {
-        set_field(&mut set, field, wire)?;
-    }
-    Ok(SchemaChange::Set(set))
-}
-
-/// Adds one field of the settings to what an update changes.
-pub(crate) fn change_schema_field(
-    change: &mut SchemaChange,
-    field: SchemaField,
-    wire: Option<&pubsub::SchemaSettings>,
-) -> Result<()> {
-    let empty = pubsub::SchemaSettings::default();
-    let wire = wire.unwrap_or(&empty);
-    let mut set = match std::mem::replace(change, SchemaChange::Leave) {
-        SchemaChange::Set(set) => set,
-        SchemaChange::Leave | SchemaChange::Clear => SchemaSet::default(),
-    };
-    set_field(&mut set, field, wire)?;
-    *change = SchemaChange::Set(set);
-    Ok(())
-}
-
-fn set_field(
-    set: &mut SchemaSet,
-    field: SchemaField,
-    wire: &pubsub::SchemaSettings,
-) -> Result<(), Invalid> {
-    let name = field.path();
-    match field {
-        SchemaField::Schema => set.schema = Some(SchemaName::parse(name, &wire.schema)?),
-        SchemaField::Encoding => set.encoding = Some(encoding_from_wire(name, wire.encoding)?),
-        SchemaField::FirstRevision => set.first = Some(end(name, &wire.first_revision_id)?),
-        SchemaField::LastRevision => set.last = Some(end(name, &wire.last_revision_id)?),
-    }
-    Ok(())
-}
-
-/// An end of a range of revisions; an empty one is none.
-fn end(field: &str, text: &str) -> Result<Option<RevisionId>, Invalid> {
-    if text.is_empty() { Ok(None) } else { RevisionId::parse(field, text).map(Some) }
 }

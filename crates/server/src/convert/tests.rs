@@ -4,10 +4,10 @@ use std::time::Duration;
 use domain::limits::EXPIRATION_DEFAULT;
 use domain::push::Secret;
 use domain::setting::Document;
-use domain::subscription::{Change, DeadLetterChange, RetryChange, SigningAsk};
+use domain::subscription::{Change, DeadLetterChange, Joined, RetryChange, SigningAsk};
 use domain::{
     DeadLetterPolicy, Filter, Poison, RetryPolicy, Snapshot, SnapshotName, Start, Subscription,
-    Timestamp, TopicName, snapshot,
+    Timestamp, Topic, TopicName, snapshot,
 };
 use tonic::Code;
 
@@ -24,12 +24,12 @@ fn wire_subscription() -> pubsub::Subscription {
 }
 
 fn subscription(wire: pubsub::Subscription) -> Result<Subscription> {
-    Wanted::google(&wire)?.made()
+    Wanted::<Subscription>::google(&wire)?.made()
 }
 
 /// The subscription that REST makes of Google's fields and of ours.
 fn with_ours(wire: &pubsub::Subscription, ours: serde_json::Value) -> Result<Subscription> {
-    Wanted::with_ours(wire, document(ours))?.made()
+    Wanted::<Subscription>::with_ours(wire, document(ours))?.made()
 }
 
 fn document(ours: serde_json::Value) -> Document {
@@ -59,7 +59,7 @@ fn dead_topic() -> TopicName {
 
 /// The change an update over gRPC makes.
 fn change(wire: &pubsub::Subscription, names: &[&str]) -> Result<Change> {
-    Wanted::google(wire)?.change(&paths(names))
+    Wanted::<Subscription>::google(wire)?.change(&paths(names))
 }
 
 fn paths(paths: &[&str]) -> Vec<String> {
@@ -144,7 +144,8 @@ fn every_topic_setting_that_is_not_built_is_refused_by_name() {
         name: "projects/p/topics/orders".to_owned(),
         ..pubsub::Topic::default()
     };
-    assert!(topic_from_wire(plain()).is_ok());
+    let topic = |wire: &pubsub::Topic| Wanted::<Topic>::google(wire)?.made();
+    assert!(topic(&plain()).is_ok());
     for (wire, field) in [
         (
             pubsub::Topic { message_storage_policy: Some(Default::default()), ..plain() },
@@ -161,7 +162,7 @@ fn every_topic_setting_that_is_not_built_is_refused_by_name() {
         ),
         (pubsub::Topic { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
     ] {
-        let refusal = topic_from_wire(wire).unwrap_err();
+        let refusal = topic(&wire).unwrap_err();
         assert_eq!(refusal.code, Code::Unimplemented, "{field}");
         assert_eq!(refusal.to_string(), format!("{field}: not implemented"));
     }
@@ -227,6 +228,56 @@ fn every_setting_goes_there_and_back() {
     assert_eq!(settings_to_wire(&settings), wire);
     let detached = settings_to_wire(&Subscription { detached: true, ..settings });
     assert_eq!(detached, pubsub::Subscription { detached: true, ..wire });
+}
+
+#[test]
+fn every_setting_of_a_topic_goes_there_and_back() {
+    let wire = pubsub::Topic {
+        name: "projects/p/topics/orders".to_owned(),
+        labels: labels(&[("team", "blue"), ("postrider-live", "true")]),
+        message_retention_duration: seconds(3_600),
+        schema_settings: Some(pubsub::SchemaSettings {
+            schema: "projects/p/schemas/order".to_owned(),
+            encoding: pubsub::Encoding::Binary.into(),
+            first_revision_id: "0000000a".to_owned(),
+            last_revision_id: String::new(),
+        }),
+        state: pubsub::topic::State::Active.into(),
+        ..pubsub::Topic::default()
+    };
+    let settings = Wanted::<Topic>::google(&wire).unwrap().made().unwrap();
+    assert_eq!(super::topic::settings_to_wire(&settings), wire);
+}
+
+#[test]
+fn an_update_of_a_topic_takes_only_what_its_mask_names() {
+    let updated = |wire: pubsub::Topic, names: &[&str]| {
+        let before = Topic::new(TopicName::parse("name", "projects/p/topics/orders")?);
+        let wire = with_known_words(wire);
+        let change = Wanted::<Topic>::google(&wire)?.change(&paths(names))?;
+        Ok::<_, Refusal>(change.apply(&before)?)
+    };
+    let encoded = |encoding| {
+        let settings = pubsub::SchemaSettings {
+            schema: "projects/p/schemas/order".to_owned(),
+            encoding,
+            ..pubsub::SchemaSettings::default()
+        };
+        pubsub::Topic { schema_settings: Some(settings), ..pubsub::Topic::default() }
+    };
+    let labelled = pubsub::Topic { labels: labels(&[("team", "blue")]), ..encoded(0) };
+    let after = updated(labelled, &["labels"]).unwrap();
+    assert_eq!((after.labels, after.schema), (labels(&[("team", "blue")]), None));
+    for encoding in [0, 7] {
+        let refusal = updated(encoded(encoding), &["schema_settings"]).unwrap_err();
+        assert_eq!(refusal.code, Code::InvalidArgument);
+        assert!(refusal.to_string().starts_with("schema_settings.encoding: "), "{refusal}");
+    }
+    let kept = || pubsub::Topic { kms_key_name: "k".to_owned(), ..pubsub::Topic::default() };
+    assert!(updated(kept(), &["labels"]).is_ok());
+    assert_eq!(updated(kept(), &["kms_key_name"]).unwrap_err().code, Code::Unimplemented);
+    let nothing = updated(pubsub::Topic::default(), &["kms_key_name", "message_transforms"]);
+    assert!(nothing.is_ok());
 }
 
 #[test]
@@ -324,39 +375,44 @@ fn an_update_of_a_policy_sets_it_changes_it_or_ends_it() {
     let set = change(&wire, &["retry_policy", "dead_letter_policy"]).unwrap();
     let whole = RetryPolicy { min: second, ..RetryPolicy::default() };
     assert_eq!(
-        set.retry_policy,
+        set.joined.retry_policy,
         RetryChange { whole: Some(Some(whole)), ..RetryChange::default() }
     );
     let dead_letters =
         DeadLetterChange { topic: Some(Some(dead_topic())), attempts: Some(Some(7)) };
-    assert_eq!(set.dead_letter_policy, dead_letters);
+    assert_eq!(set.joined.dead_letter_policy, dead_letters);
     let parts = change(
         &wire,
         &["retry_policy.minimum_backoff", "dead_letter_policy.max_delivery_attempts"],
     )
     .unwrap();
     assert_eq!(
-        parts.retry_policy,
+        parts.joined.retry_policy,
         RetryChange { min: Some(Some(second)), ..RetryChange::default() }
     );
-    assert_eq!(parts.dead_letter_policy, DeadLetterChange { topic: None, attempts: Some(Some(7)) });
+    assert_eq!(
+        parts.joined.dead_letter_policy,
+        DeadLetterChange { topic: None, attempts: Some(Some(7)) }
+    );
     let ended = change(&wire_subscription(), &["retry_policy", "dead_letter_policy"]).unwrap();
-    assert_eq!(ended.retry_policy.whole, Some(None));
-    assert_eq!(ended.dead_letter_policy.topic, Some(None));
+    assert_eq!(ended.joined.retry_policy.whole, Some(None));
+    assert_eq!(ended.joined.dead_letter_policy.topic, Some(None));
 }
 
 #[test]
 fn an_update_needs_a_mask() {
     let refusal = change(&wire_subscription(), &[]).unwrap_err();
     assert!(refusal.to_string().starts_with("update_mask: "));
-    assert!(topic_change(&pubsub::Topic::default(), &[]).is_err());
+    let topic = Wanted::<Topic>::google(&pubsub::Topic::default()).unwrap();
+    assert!(topic.change(&[]).is_err());
     assert!(snapshot_change(&pubsub::Snapshot::default(), &[]).is_err());
 }
 
 #[test]
 fn the_postrider_path_changes_what_is_given() {
     let changed = |ours: serde_json::Value, before: &Subscription, names: &[&str]| {
-        let wanted = Wanted::with_ours(&wire_subscription(), document(ours)).unwrap();
+        let ours = document(ours);
+        let wanted = Wanted::<Subscription>::with_ours(&wire_subscription(), ours).unwrap();
         wanted.change(&paths(names)).unwrap().apply(before).unwrap()
     };
     let all = json!({
@@ -397,10 +453,9 @@ fn the_postrider_path_changes_what_is_given() {
 
 #[test]
 fn a_secret_is_told_only_to_whom_sets_it() {
-    let asks = |ask: Option<SigningAsk>, spare: &Secret| Change {
-        signing: ask,
-        spare_secret: Some(spare.clone()),
-        ..Change::default()
+    let asks = |signing: Option<SigningAsk>, spare: &Secret| {
+        let spare_secret = Some(spare.clone());
+        Change::joining(Joined { signing, spare_secret, ..Joined::default() })
     };
     let (first, second) = (Secret::new(&[1; 32]), Secret::new(&[2; 32]));
     let plain = subscription(wire_subscription()).unwrap();

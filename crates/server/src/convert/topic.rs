@@ -1,93 +1,59 @@
 //! Topics.
 
-use broker::SchemaChange;
-use domain::topic::{Change, Field};
+use domain::topic::Change;
 use domain::{Topic, TopicName};
+use schemas::DELETED_SCHEMA;
 use wire::pubsub;
 
-use super::schema::{change_schema_field, schema_settings_change, schema_settings_to_wire};
-use super::{needed, refuse, retention};
+use super::wanted::{Wanted, googles};
 use crate::status::Result;
 
-/// A topic to be created, and what its messages must look like.
-pub(crate) fn topic_from_wire(wire: pubsub::Topic) -> Result<(Topic, SchemaChange)> {
-    let name = TopicName::parse("name", &wire.name)?;
-    for field in NOT_BUILT {
-        refuse_field(&wire, field)?;
+impl Wanted<Topic> {
+    /// The topic to be made.
+    pub(crate) fn made(&self) -> Result<Topic> {
+        let plain = Topic::new(TopicName::parse("name", self.name("name"))?);
+        Ok(self.given()?.apply(&plain)?)
     }
-    refuse("tags", !wire.tags.is_empty())?;
-    let schema = schema_settings_change(wire.schema_settings.as_ref())?;
-    let topic = Topic {
-        name,
-        labels: wire.labels,
-        message_retention: wire.message_retention_duration.map(retention).transpose()?,
-    };
-    Ok((topic, schema))
+
+    /// What an update changes: the settings that `paths` name.
+    pub(crate) fn change(&self, paths: &[String]) -> Result<Change> {
+        self.masked(paths)
+    }
+
+    /// Whether `path` names what cannot be changed, and the update gives it as it is.
+    pub(crate) fn is_unchanged(&self, path: &str, current: &broker::Topic) -> bool {
+        self.repeats(path, &current.settings(), &topic_to_wire(current))
+    }
 }
 
-/// A topic as it is shown.
+/// `wire` without the numbers that stand for no word this version knows: JSON has no text for them.
+/// They count as not given, and so only where they are asked for.
+pub(crate) fn with_known_words(mut wire: pubsub::Topic) -> pubsub::Topic {
+    if pubsub::topic::State::try_from(wire.state).is_err() {
+        wire.state = 0;
+    }
+    if let Some(settings) = &mut wire.schema_settings
+        && pubsub::Encoding::try_from(settings.encoding).is_err()
+    {
+        settings.encoding = 0;
+    }
+    wire
+}
+
+/// A topic as it is shown. Only what is Google's is in it.
 pub(crate) fn topic_to_wire(topic: &broker::Topic) -> pubsub::Topic {
-    let schema_settings = topic.schema().map(|schema| schema_settings_to_wire(&schema));
-    pubsub::Topic { schema_settings, ..settings_to_wire(&topic.settings()) }
+    let mut wire = settings_to_wire(&topic.settings());
+    if let Some(settings) = wire.schema_settings.as_mut().filter(|_| topic.is_schema_deleted()) {
+        DELETED_SCHEMA.clone_into(&mut settings.schema);
+    }
+    wire
 }
 
-fn settings_to_wire(topic: &Topic) -> pubsub::Topic {
+/// What follows from the settings alone.
+pub(super) fn settings_to_wire(settings: &Topic) -> pubsub::Topic {
     pubsub::Topic {
-        name: topic.name.to_string(),
-        labels: topic.labels.clone(),
-        message_retention_duration: topic.message_retention.map(Into::into),
+        name: settings.name.to_string(),
         state: pubsub::topic::State::Active.into(),
-        ..pubsub::Topic::default()
+        ..googles(settings)
     }
-}
-
-/// Whether `path` names what cannot be changed, and the update gives it as it is.
-pub(crate) fn is_topic_unchanged(path: &str, wanted: &pubsub::Topic, current: &Topic) -> bool {
-    let shown = settings_to_wire(current);
-    match path {
-        "name" => wanted.name == shown.name,
-        "state" => wanted.state == shown.state,
-        "tags" => wanted.tags == shown.tags,
-        "satisfies_pzs" => wanted.satisfies_pzs == shown.satisfies_pzs,
-        _ => false,
-    }
-}
-
-/// What an update of a topic changes: the fields that `paths` name.
-pub(crate) fn topic_change(
-    wire: &pubsub::Topic,
-    paths: &[String],
-) -> Result<(Change, SchemaChange)> {
-    let (mut change, mut schema) = (Change::default(), SchemaChange::Leave);
-    let wanted = wire.schema_settings.as_ref();
-    for path in needed(paths)? {
-        match Field::parse(path)? {
-            Field::Labels => change.labels = Some(wire.labels.clone()),
-            Field::MessageRetention => {
-                let given = wire.message_retention_duration;
-                change.message_retention = Some(given.map(retention).transpose()?);
-            }
-            Field::Schema => schema = schema_settings_change(wanted)?,
-            Field::SchemaPart(field) => change_schema_field(&mut schema, field, wanted)?,
-            Field::NotBuilt(field) => refuse_field(wire, field)?,
-        }
-    }
-    Ok((change, schema))
-}
-
-const NOT_BUILT: [&str; 4] = [
-    "message_storage_policy",
-    "kms_key_name",
-    "ingestion_data_source_settings",
-    "message_transforms",
-];
-
-fn refuse_field(wire: &pubsub::Topic, field: &'static str) -> Result<()> {
-    let is_given = match field {
-        "message_storage_policy" => wire.message_storage_policy.is_some(),
-        "kms_key_name" => !wire.kms_key_name.is_empty(),
-        "ingestion_data_source_settings" => wire.ingestion_data_source_settings.is_some(),
-        _ => !wire.message_transforms.is_empty(),
-    };
-    refuse(field, is_given)
 }

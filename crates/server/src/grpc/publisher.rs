@@ -1,5 +1,7 @@
 //! `google.pubsub.v1.Publisher`.
 
+use std::sync::Arc;
+
 use tonic::{Request, Response, Status};
 use wire::protobuf::Empty;
 use wire::pubsub::publisher_server::Publisher;
@@ -11,18 +13,27 @@ use wire::pubsub::{
 };
 
 use super::Service;
+use crate::convert::{Wanted, topic_to_wire, with_known_words};
+
+fn shown(topic: Arc<broker::Topic>) -> Response<Topic> {
+    Response::new(topic_to_wire(&topic))
+}
 
 #[tonic::async_trait]
 impl Publisher for Service {
     async fn create_topic(&self, request: Request<Topic>) -> Result<Response<Topic>, Status> {
-        Ok(Response::new(self.api.create_topic(request.into_inner()).await?))
+        let wanted = Wanted::google(&with_known_words(request.into_inner()))?;
+        Ok(shown(self.api.create_topic(&wanted).await?))
     }
 
     async fn update_topic(
         &self,
         request: Request<UpdateTopicRequest>,
     ) -> Result<Response<Topic>, Status> {
-        Ok(Response::new(self.api.update_topic(request.into_inner()).await?))
+        let UpdateTopicRequest { topic, update_mask } = request.into_inner();
+        let topic = with_known_words(topic.unwrap_or_default());
+        let wanted = Wanted::google(&topic)?;
+        Ok(shown(self.api.update_topic(&topic.name, &wanted, update_mask).await?))
     }
 
     async fn publish(
@@ -36,14 +47,16 @@ impl Publisher for Service {
         &self,
         request: Request<GetTopicRequest>,
     ) -> Result<Response<Topic>, Status> {
-        Ok(Response::new(self.api.get_topic(request.get_ref())?))
+        Ok(shown(self.api.topic(&request.get_ref().topic)?))
     }
 
     async fn list_topics(
         &self,
         request: Request<ListTopicsRequest>,
     ) -> Result<Response<ListTopicsResponse>, Status> {
-        Ok(Response::new(self.api.list_topics(request.get_ref())?))
+        let (page, next_page_token) = self.api.list_topics(request.get_ref())?;
+        let topics = page.iter().map(|topic| topic_to_wire(topic)).collect();
+        Ok(Response::new(ListTopicsResponse { topics, next_page_token }))
     }
 
     async fn list_topic_subscriptions(

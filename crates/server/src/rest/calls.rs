@@ -1,28 +1,30 @@
 //! From a method of the REST table and its request to the answer.
 
 use domain::setting::Document;
+use domain::topic;
 use serde_json::Value;
 use wire::json::from_value;
 use wire::pubsub::{
-    GetSubscriptionRequest, ModifyPushConfigRequest, Subscription, UpdateSubscriptionRequest,
+    GetSubscriptionRequest, GetTopicRequest, ModifyPushConfigRequest, Subscription,
+    UpdateSubscriptionRequest, UpdateTopicRequest,
 };
 use wire::rest::Method;
 
+use super::postrider::{ShownTopic, TopicPage};
 use super::{
     attempts, backups, clock, health, lanes, letters, messages, obstacles, postrider, secrets,
     to_json,
 };
 use crate::api::Api;
-use crate::convert::Wanted;
+use crate::convert::{Wanted, with_known_words};
 use crate::status::{Refusal, Result};
 
 /// Makes the call and returns the answer's text.
 pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<Vec<u8>> {
     match method.call {
-        "CreateTopic" => to_json(&api.create_topic(from_value(request)?).await?),
-        "UpdateTopic" => to_json(&api.update_topic(from_value(request)?).await?),
-        "GetTopic" => to_json(&api.get_topic(&from_value(request)?)?),
-        "ListTopics" => to_json(&api.list_topics(&from_value(request)?)?),
+        "CreateTopic" | "UpdateTopic" | "GetTopic" | "ListTopics" => {
+            topic_call(api, method, request).await
+        }
         "ListTopicSubscriptions" => to_json(&api.list_topic_subscriptions(&from_value(request)?)?),
         "DeleteTopic" => to_json(&api.delete_topic(&from_value(request)?).await?),
         "Publish" => to_json(&api.publish(from_value(request)?).await?),
@@ -73,12 +75,41 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
     }
 }
 
+/// The calls whose topics carry what Google's definition has no field for.
+async fn topic_call(api: &Api, method: &Method, mut request: Value) -> Result<Vec<u8>> {
+    let topic = match method.call {
+        "CreateTopic" => {
+            let ours = postrider::take_with(topic::SETTINGS, "", &mut request)?;
+            let topic = with_known_words(from_value(request)?);
+            api.create_topic(&Wanted::with_ours(&topic, ours)?).await?
+        }
+        "UpdateTopic" => {
+            let ours = match request.get_mut("topic") {
+                Some(given) => postrider::take_with(topic::SETTINGS, "topic.", given)?,
+                None => Document::default(),
+            };
+            let UpdateTopicRequest { topic, update_mask } = from_value(request)?;
+            let topic = with_known_words(topic.unwrap_or_default());
+            let wanted = Wanted::with_ours(&topic, ours)?;
+            api.update_topic(&topic.name, &wanted, update_mask).await?
+        }
+        "GetTopic" => api.topic(&from_value::<GetTopicRequest>(request)?.topic)?,
+        _ => {
+            let (page, next_page_token) = api.list_topics(&from_value(request)?)?;
+            let topics = page.iter().map(|topic| ShownTopic::of(topic)).collect();
+            return to_json(&TopicPage { topics, next_page_token });
+        }
+    };
+    to_json(&ShownTopic::of(&topic))
+}
+
 /// The calls whose subscriptions carry what Google's definition has no field for.
 async fn subscription_call(api: &Api, method: &Method, mut request: Value) -> Result<Vec<u8>> {
     match method.call {
         "CreateSubscription" => {
             let ours = postrider::take("", &mut request)?;
-            let wanted = Wanted::with_ours(&from_value(request)?, ours)?;
+            let subscription: Subscription = from_value(request)?;
+            let wanted = Wanted::with_ours(&subscription, ours)?;
             let created = api.create_subscription(&wanted).await?;
             to_json(&postrider::show_warned(&created, api.now())?)
         }

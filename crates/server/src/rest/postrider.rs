@@ -1,33 +1,38 @@
-//! What is ours in the JSON of a subscription: the `postrider` object, fields inside `pushConfig`,
-//! and the sources' own spellings beside them. The table of settings says which.
+//! What is ours in the JSON of a topic or a subscription: the `postrider` object, fields inside
+//! objects of Google's, and the sources' own spellings beside them. The table of settings says
+//! which.
 
 use domain::push::Secret;
-use domain::setting::{Document, camel, read, snake};
-use domain::subscription::{self, Entry, SETTINGS};
-use domain::{Invalid, Timestamp};
+use domain::setting::{self, Document, Resource, Setting, camel, read, snake};
+use domain::subscription::SETTINGS;
+use domain::{Invalid, Timestamp, topic};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tonic::Code;
+use wire::pubsub;
 
 use crate::api::Warned;
-use crate::convert::subscription_to_wire;
+use crate::convert::{subscription_to_wire, topic_to_wire};
 use crate::status::{Refusal, Result};
 
 /// Takes what is ours out of a subscription's JSON, so that the rest is Google's. `place` is how
 /// field names begin in errors.
 pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Document, Invalid> {
+    if let Value::Object(fields) = subscription {
+        // An answer that is sent back may still hold it; it sets nothing.
+        fields.remove("warnings");
+    }
     take_with(SETTINGS, place, subscription)
 }
 
-/// The same by another table than the program's.
-pub(crate) fn take_with(
-    table: &[Entry],
+/// The same for any resource.
+pub(crate) fn take_with<S: Resource>(
+    table: &[Setting<S>],
     place: &str,
-    subscription: &mut Value,
+    resource: &mut Value,
 ) -> Result<Document, Invalid> {
     let mut ours = Document::default();
-    let Value::Object(fields) = subscription else { return Ok(ours) };
-    // An answer that is sent back may still hold it; it sets nothing.
-    fields.remove("warnings");
+    let Value::Object(fields) = resource else { return Ok(ours) };
     match fields.remove("postrider") {
         None | Some(Value::Null) => {}
         Some(Value::Object(object)) => {
@@ -35,13 +40,13 @@ pub(crate) fn take_with(
         }
         Some(_) => return Err(Invalid::new(format!("{place}postrider"), "expected an object")),
     }
-    take_push_into(table, place, fields, &mut ours)?;
+    take_added(table, place, fields, &mut ours)?;
     take_spellings(table, place, fields, &mut ours)?;
     Ok(ours)
 }
 
-fn take_object(
-    table: &[Entry],
+fn take_object<S: Resource>(
+    table: &[Setting<S>],
     place: &str,
     object: Map<String, Value>,
     ours: &mut Document,
@@ -61,23 +66,24 @@ fn take_object(
 pub(super) fn take_push(place: &str, request: &mut Value) -> Result<Document, Invalid> {
     let mut ours = Document::default();
     if let Value::Object(fields) = request {
-        take_push_into(SETTINGS, place, fields, &mut ours)?;
+        take_added(SETTINGS, place, fields, &mut ours)?;
     }
     Ok(ours)
 }
 
-fn take_push_into(
-    table: &[Entry],
+/// Takes what is ours out of Google's objects.
+fn take_added<S: Resource>(
+    table: &[Setting<S>],
     place: &str,
     fields: &mut Map<String, Value>,
     ours: &mut Document,
 ) -> Result<(), Invalid> {
-    let settings = || table.iter().filter(|one| one.is_ours() && !one.is_in_our_object());
-    for object in ["pushConfig", "push_config"] {
-        let Some(Value::Object(config)) = fields.get_mut(object) else { continue };
-        for setting in settings() {
-            for name in [camel(setting.name()), setting.name().to_owned()] {
-                if let Some(value) = config.remove(&name) {
+    for setting in table.iter().filter(|setting| setting.is_added) {
+        let Some((object, name)) = setting.path.split_once('.') else { continue };
+        for object in [camel(object), object.to_owned()] {
+            let Some(Value::Object(inner)) = fields.get_mut(&object) else { continue };
+            for name in [camel(name), name.to_owned()] {
+                if let Some(value) = inner.remove(&name) {
                     put(setting, &format!("{place}{object}.{name}"), value, ours)?;
                 }
             }
@@ -87,8 +93,8 @@ fn take_push_into(
 }
 
 /// The names that the sources have for settings of ours.
-fn take_spellings(
-    table: &[Entry],
+fn take_spellings<S: Resource>(
+    table: &[Setting<S>],
     place: &str,
     fields: &mut Map<String, Value>,
     ours: &mut Document,
@@ -109,8 +115,13 @@ fn take_spellings(
 }
 
 /// Puts a value where it belongs, if it can be read, and another spelling did not give another.
-fn put(setting: &Entry, field: &str, value: Value, ours: &mut Document) -> Result<(), Invalid> {
-    subscription::check_value(setting, field, &value)?;
+fn put<S: Resource>(
+    setting: &Setting<S>,
+    field: &str,
+    value: Value,
+    ours: &mut Document,
+) -> Result<(), Invalid> {
+    setting.check_value(field, &value)?;
     match ours.get(setting.path) {
         Some(_) if value.is_null() => Ok(()),
         Some(before) if *before != value => Err(read::disagrees(field)),
@@ -153,7 +164,8 @@ fn show_with(
     warnings.extend(subscription.dead_letter_error());
     let Value::Object(google) = google else { return Ok(google) };
     let mut shown = Document(google);
-    show_ours(SETTINGS, &settings, secret, now, &mut shown);
+    show_ours(SETTINGS, &*settings, &mut shown);
+    show_secrets(&settings, secret, now, &mut shown);
     shown.0.insert("fifo_mode".to_owned(), Value::Bool(settings.fifo));
     if !warnings.is_empty() {
         shown.0.insert("warnings".to_owned(), json!(warnings));
@@ -161,15 +173,45 @@ fn show_with(
     Ok(Value::Object(shown.0))
 }
 
-/// Adds the settings that are ours. The secret is shown where it was set just now.
-pub(crate) fn show_ours(
-    table: &[Entry],
+/// A topic as REST shows it: Google's fields in Google's order, and ours as they are in force.
+#[derive(Serialize)]
+pub(super) struct ShownTopic {
+    #[serde(flatten)]
+    google: pubsub::Topic,
+    #[serde(flatten)]
+    ours: Map<String, Value>,
+}
+
+impl ShownTopic {
+    pub(super) fn of(topic: &broker::Topic) -> Self {
+        let mut ours = Document::default();
+        show_ours(topic::SETTINGS, &*topic.settings(), &mut ours);
+        Self { google: topic_to_wire(topic), ours: ours.0 }
+    }
+}
+
+/// A page of topics; like Google's, without what is empty.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TopicPage {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) topics: Vec<ShownTopic>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) next_page_token: String,
+}
+
+/// Adds the settings that are ours.
+pub(crate) fn show_ours<S: Resource>(table: &[Setting<S>], settings: &S, shown: &mut Document) {
+    setting::show(table.iter().filter(|setting| setting.is_ours()), settings, shown);
+}
+
+/// Adds what there is to tell of secrets. The secret is shown where it was set just now.
+fn show_secrets(
     settings: &domain::Subscription,
     secret: Option<&Secret>,
     now: Timestamp,
     shown: &mut Document,
 ) {
-    subscription::show(table.iter().filter(|setting| setting.is_ours()), settings, shown);
     let until = settings.signing.as_ref().and_then(|signing| signing.previous_valid_until(now));
     if let Some(secret) = secret {
         shown.put("postrider.signing.secret", secret.text().into());

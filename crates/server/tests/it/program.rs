@@ -284,13 +284,20 @@ async fn resources_of_the_settings_are_made_once() {
     }
     let orphan = "[[subscriptions]]\nname = \"projects/p/subscriptions/orphan\"\n\
                   topic = \"projects/p/topics/missing\"\n";
-    std::fs::write(&file, orphan).unwrap();
+    let unknown = "[[topics]]\nname = \"projects/p/topics/held\"\nschema_settings = \
+                   { schema = \"projects/p/schemas/missing\", encoding = \"JSON\" }\n";
     let data = folder.path().join("data");
     let data = data.to_str().unwrap();
-    let refused =
-        run(&["serve", "--listen=127.0.0.1:0", "--config", file_text, "--data-dir", data]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains("projects/p/topics/missing"), "{}", stderr(&refused));
+    for (text, named) in [
+        (orphan, "projects/p/topics/missing"),
+        (unknown, "schema_settings.schema: schema projects/p/schemas/missing not found"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let refused =
+            run(&["serve", "--listen=127.0.0.1:0", "--config", file_text, "--data-dir", data]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(stderr(&refused).contains(named), "{}", stderr(&refused));
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Topics and subscriptions over gRPC.
 
+use serde_json::{Value, json};
 use tonic::Code;
 use wire::protobuf::{Duration, FieldMask};
 use wire::pubsub::{
@@ -205,6 +206,30 @@ async fn what_is_not_built_says_so(rig: &Rig) {
     subscriber.modify_push_config(pull).await.unwrap();
 }
 
+async fn a_topic_is_live_by_label_or_by_the_postrider_object(rig: &Rig) {
+    let path = "/v1/projects/p/topics/changes";
+    let made = rig.put(path, json!({"postrider": {"live": true}})).await.ok();
+    assert_eq!(made["labels"], json!({"postrider-live": "true"}));
+    assert_eq!(rig.get(path).await.ok(), made);
+    assert_eq!(rig.get("/v1/projects/p/topics").await.ok(), json!({"topics": [made]}));
+    let update = |topic: Value, mask: &str| json!({"topic": topic, "updateMask": mask});
+    let off = update(json!({"postrider": {"live": false}}), "postrider.live");
+    let changed = rig.call("PATCH", path, Some(off)).await.ok();
+    assert_eq!(changed["labels"], json!({"postrider-live": "false"}));
+    let gone = rig.call("PATCH", path, Some(update(json!({}), "labels"))).await.ok();
+    let plain = json!({"name": "projects/p/topics/changes", "state": "ACTIVE"});
+    assert_eq!(gone, plain);
+    let wrong = json!({"postrider": {"fifo": true}});
+    let refused = rig.call("PATCH", path, Some(update(wrong, "labels"))).await;
+    assert!(refused.refused(400, "INVALID_ARGUMENT").starts_with("topic.postrider.fifo: "));
+    let by_grpc = UpdateTopicRequest {
+        topic: Some(named("projects/p/topics/changes")),
+        update_mask: mask(&["postrider.live"]),
+    };
+    let refused = rig.publisher().await.update_topic(by_grpc).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+}
+
 async fn names_and_missing_resources_have_googles_codes(rig: &Rig) {
     let mut publisher = rig.publisher().await;
     for bad in ["", "orders", "projects/p/topics/ab", "projects/p/topics/goog-x"] {
@@ -229,5 +254,6 @@ each_engine! {
     a_deleted_topic_leaves_its_subscriptions_with_their_backlog,
     a_deleted_subscription_is_gone,
     what_is_not_built_says_so,
+    a_topic_is_live_by_label_or_by_the_postrider_object,
     names_and_missing_resources_have_googles_codes,
 }

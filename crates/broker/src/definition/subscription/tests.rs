@@ -54,31 +54,6 @@ fn a_subscription_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_setting_that_the_form_has_no_field_for_comes_back() {
-    let trial = Entry {
-        path: "postrider.trial",
-        set: Set::Alone(|one, _, value| {
-            one.description = value.as_str().unwrap_or_default().to_owned();
-            Ok(())
-        }),
-        show: |one| one.description.clone().into(),
-        ..Entry::NONE
-    };
-    let table = [trial];
-    let given = domain::Subscription { description: "tried".to_owned(), ..plain() };
-    let kept = by_path(&table, &given);
-    assert_eq!(kept, Map::from_iter([("postrider.trial".to_owned(), "tried".into())]));
-    let mut back = plain();
-    put_back(&table, &kept, &mut back).unwrap();
-    assert_eq!(back, given);
-    assert!(put_back(&[], &kept, &mut back).is_err(), "of a later version");
-    let beyond = SETTINGS.iter().filter(|setting| !IN_FORM.contains(&setting.path));
-    for setting in beyond {
-        assert!(matches!(setting.set, Set::Alone(_)), "{} needs a field", setting.path);
-    }
-}
-
-#[test]
 fn a_filter_comes_back_in_its_spelling() {
     let text = "data.total > 100 && has(attributes.kind)";
     let filter = Some(Filter::parse_cel("filter", text).unwrap());

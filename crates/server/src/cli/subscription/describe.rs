@@ -1,14 +1,14 @@
 //! `postrider subscription describe`.
 
 use domain::Timestamp;
-use domain::setting::{Form, camel};
 use domain::subscription::SETTINGS;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::cli::client::{At, Client, Problem};
+use crate::cli::settings::tell_all;
 use crate::cli::table::{fact, plain};
-use crate::cli::values::{rfc3339, span};
+use crate::cli::values::rfc3339;
 use crate::cli::{Failure, obstacles, print, print_json};
 
 pub(super) fn run(name: &str, at: &At) -> Result<(), Failure> {
@@ -44,14 +44,7 @@ fn describe(subscription: &Value, cursor: &Value, delivery: &Value) -> String {
             fact(&mut text, title, &plain(value));
         }
     }
-    for setting in SETTINGS {
-        let place = pointer(setting.path);
-        tell(&mut text, setting.title, subscription.pointer(&place), setting.form, setting.unit);
-        for part in setting.parts {
-            let value = subscription.pointer(&format!("{place}/{}", camel(part.name)));
-            tell(&mut text, part.title, value, part.form, part.unit);
-        }
-    }
+    tell_all(SETTINGS, subscription, &mut text);
     for (what, field, meaning) in [
         ("Cursor", "offset", " (all up to this offset is acked)"),
         ("Acked above", "ackedAbove", ""),
@@ -74,24 +67,6 @@ fn describe(subscription: &Value, cursor: &Value, delivery: &Value) -> String {
         fact(&mut text, "Warning", &plain(warning));
     }
     text
-}
-
-fn pointer(path: &str) -> String {
-    format!("/{}", camel(path).replace('.', "/"))
-}
-
-/// Adds one setting, if it has a title and a value.
-fn tell(text: &mut String, title: &str, value: Option<&Value>, form: Form, unit: &str) {
-    let Some(value) = value.filter(|_| !title.is_empty()) else { return };
-    // An object without fields is a setting that is on and has nothing more to say.
-    let is_on = value.as_object().is_some_and(serde_json::Map::is_empty);
-    let shown = if is_on { "yes".to_owned() } else { plain(value) };
-    let shown = match form {
-        Form::Time => span(&shown),
-        Form::Seconds => format!("{shown}s"),
-        _ => format!("{shown}{unit}"),
-    };
-    fact(text, title, &shown);
 }
 
 fn is_pushed(subscription: &Value) -> bool {

@@ -3,11 +3,11 @@
 use http::Method;
 use serde_json::json;
 
-use super::changes::Changes;
-use super::settings::Given;
+use crate::cli::changes::Changes;
 use crate::cli::client::{Client, Problem};
 use crate::cli::create::{Created, create};
 use crate::cli::names::Name;
+use crate::cli::settings::Given;
 use crate::cli::{Failure, note, warn};
 
 const ATTEMPTS: u32 = 5;

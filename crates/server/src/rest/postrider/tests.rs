@@ -29,7 +29,7 @@ fn made(subscription: Value) -> Result<Subscription, Invalid> {
 
 fn shown(settings: &Subscription) -> Value {
     let mut shown = Document::default();
-    show_ours(SETTINGS, settings, None, Timestamp(0), &mut shown);
+    show_ours(SETTINGS, settings, &mut shown);
     Value::Object(shown.0)
 }
 
@@ -210,7 +210,8 @@ fn a_secret_is_shown_only_where_it_was_just_set() {
     let show = |signing: &Signing, secret, now| {
         let mut shown = Document::default();
         let settings = Subscription { signing: Some(signing.clone()), ..plain() };
-        show_ours(SETTINGS, &settings, secret, now, &mut shown);
+        show_ours(SETTINGS, &settings, &mut shown);
+        show_secrets(&settings, secret, now, &mut shown);
         shown.0["postrider"]["signing"].clone()
     };
     assert_eq!(show(&signing, None, now), json!({}));

@@ -1,33 +1,34 @@
-//! The settings of a subscription as flags, alike for making and changing one. The table of
-//! settings says which flags there are.
+//! The settings of a topic or a subscription as flags, alike for making and changing one, and as
+//! they are told. The table of settings says which there are.
+
+use std::marker::PhantomData;
 
 use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use domain::Timestamp;
-use domain::setting::{Flag, Form, camel};
-use domain::subscription::{Entry, SETTINGS};
-use serde_json::{Value, json};
+use domain::setting::{Flag, Form, Resource, Setting, camel};
+use serde_json::{Map, Value, json};
 
+use super::Failure;
 use super::changes::Changes;
-use crate::cli::Failure;
-use crate::cli::client::At;
-use crate::cli::values::{duration, object, pair, seconds, time};
+use super::client::At;
+use super::table::{fact, plain};
+use super::values::{duration, object, pair, seconds, span, time};
 
 /// A flag of a setting, or of a part of one.
-#[derive(Clone, Copy)]
-struct Flagged {
+struct Flagged<S: Resource> {
     flag: Flag,
     form: Form,
     help: &'static str,
-    setting: &'static Entry,
+    setting: &'static Setting<S>,
     /// The part's name, if it is one.
     part: Option<&'static str>,
 }
 
-impl Flagged {
+impl<S: Resource> Flagged<S> {
     /// All flags of `table`, in its order.
-    fn all(table: &'static [Entry]) -> impl Iterator<Item = Self> {
+    fn all(table: &'static [Setting<S>]) -> impl Iterator<Item = Self> {
         table.iter().flat_map(|setting| {
             let whole = setting.flag.map(|flag| Self {
                 flag,
@@ -63,13 +64,19 @@ impl Flagged {
         }
     }
 
-    fn arg(&self) -> Arg {
+    /// The flag, of a command that makes a resource or changes one.
+    fn arg(&self, is_new: bool) -> Arg {
         let arg = Arg::new(self.flag.name).long(self.flag.name).help(self.help_text());
         let arg = match self.heading() {
             Some(heading) => arg.help_heading(heading),
             None => arg,
         };
-        let arg = if self.flag.needs.is_empty() { arg } else { arg.requires(self.flag.needs) };
+        let arg = match self.flag {
+            // What removes a setting needs nothing beside it.
+            Flag { needs: "", .. } => arg,
+            Flag { none, .. } if !is_new && !none.is_empty() => arg,
+            Flag { needs, .. } => arg.requires(needs),
+        };
         let arg = match self.flag.excludes {
             "" => arg,
             other => arg.conflicts_with(other),
@@ -81,6 +88,7 @@ impl Flagged {
         match self.form {
             Form::Switch | Form::Object => arg.num_args(0..=1).default_missing_value("true"),
             Form::Pairs => arg.action(ArgAction::Append),
+            Form::Word(_) => arg.ignore_case(true),
             _ => arg,
         }
     }
@@ -118,7 +126,7 @@ impl Flagged {
         match self.form {
             Form::Switch | Form::Object => value_parser!(bool),
             Form::Number => value_parser!(u32).into(),
-            Form::Seconds | Form::Time => ValueParser::new(duration),
+            Form::Seconds | Form::Time if self.flag.none.is_empty() => ValueParser::new(duration),
             Form::Word(words) => PossibleValuesParser::new(words).into(),
             Form::Pairs => ValueParser::new(pair),
             _ => ValueParser::string(),
@@ -145,6 +153,11 @@ impl Flagged {
             Form::TimeOrNever => json!({"ttl": seconds(duration(text).map_err(wrong)?)}),
             Form::Times => waits(text).map_err(wrong)?,
             Form::Topic => at.topic(text)?.as_str().into(),
+            Form::Schema => at.schema(text)?.as_str().into(),
+            Form::Word(words) => {
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+                (*word.unwrap_or(&text)).into()
+            }
             Form::Start => start(text, now)?,
             _ => text.into(),
         })
@@ -162,7 +175,11 @@ impl Given {
     }
 
     /// What `matches` hold of the flags that `with_flags` added.
-    pub(crate) fn read(table: &'static [Entry], matches: &ArgMatches, is_new: bool) -> Self {
+    pub(crate) fn read<S: Resource>(
+        table: &'static [Setting<S>],
+        matches: &ArgMatches,
+        is_new: bool,
+    ) -> Self {
         let mut given = Self::default();
         for flagged in Flagged::all(table).filter(|one| is_new || !one.setting.is_fixed) {
             let name = flagged.flag.name;
@@ -186,20 +203,10 @@ impl Given {
         texts.last().map(String::as_str)
     }
 
-    /// Puts down what was given.
-    pub(super) fn apply(
+    /// Puts down what was given of `table`.
+    pub(crate) fn apply<S: Resource>(
         &self,
-        at: &At,
-        changes: &mut Changes,
-        now: Timestamp,
-    ) -> Result<(), Failure> {
-        self.apply_with(SETTINGS, at, changes, now)
-    }
-
-    /// The same by another table than the program's.
-    pub(crate) fn apply_with(
-        &self,
-        table: &'static [Entry],
+        table: &'static [Setting<S>],
         at: &At,
         changes: &mut Changes,
         now: Timestamp,
@@ -208,7 +215,7 @@ impl Given {
             match self.0.iter().find(|(name, _)| *name == flagged.flag.name) {
                 // It has two places, which depend on the others.
                 Some(_) if flagged.flag.name == ATTEMPTS => {}
-                Some((_, texts)) => apply(flagged, texts, at, changes, now)?,
+                Some((_, texts)) => apply(&flagged, texts, at, changes, now)?,
                 None => {}
             }
         }
@@ -236,8 +243,8 @@ impl Given {
 
 const ATTEMPTS: &str = "max-attempts";
 
-fn apply(
-    flagged: Flagged,
+fn apply<S: Resource>(
+    flagged: &Flagged<S>,
     texts: &[String],
     at: &At,
     changes: &mut Changes,
@@ -259,28 +266,43 @@ fn apply(
 }
 
 /// Puts the setting back to its default. Without an endpoint nothing is left of a push config.
-fn clear(flagged: Flagged, changes: &mut Changes) {
+fn clear<S: Resource>(flagged: &Flagged<S>, changes: &mut Changes) {
     match flagged.setting.path {
         "push_config.push_endpoint" => changes.set("pushConfig", json!({})),
         path if flagged.setting.is_in_our_object() => changes.set(&camel(path), Value::Null),
-        path => changes.clear(&camel(path)),
+        // Without its first part nothing is left of an object.
+        path => match flagged.part.filter(|part| !is_first(flagged.setting, part)) {
+            Some(part) => changes.remove(&camel(path), &camel(part)),
+            None => changes.clear(&camel(path)),
+        },
     }
 }
 
-/// `command` with the flags of `table`.
-pub(crate) fn with_flags(table: &'static [Entry], command: Command, is_new: bool) -> Command {
-    let flags = Flagged::all(table).filter(|one| is_new || !one.setting.is_fixed);
-    flags.fold(command, |command, flagged| command.arg(flagged.arg()))
+fn is_first<S: Resource>(setting: &Setting<S>, part: &str) -> bool {
+    setting.parts.first().is_some_and(|first| first.name == part)
 }
 
-/// The flags of the settings: all of them for a subscription that `IS_NEW`, else those that can
-/// be changed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Settings<const IS_NEW: bool>(pub(super) Given);
+/// `command` with the flags of `table`.
+pub(crate) fn with_flags<S: Resource>(
+    table: &'static [Setting<S>],
+    command: Command,
+    is_new: bool,
+) -> Command {
+    let flags = Flagged::all(table).filter(|one| is_new || !one.setting.is_fixed);
+    flags.fold(command, |command, flagged| command.arg(flagged.arg(is_new)))
+}
 
-impl<const IS_NEW: bool> Args for Settings<IS_NEW> {
+/// The flags of the settings of an `S`: all of them for one that `IS_NEW`, else those that can be
+/// changed.
+#[derive(Clone, Debug)]
+pub(super) struct Settings<S, const IS_NEW: bool> {
+    pub(super) given: Given,
+    kind: PhantomData<S>,
+}
+
+impl<S: Resource, const IS_NEW: bool> Args for Settings<S, IS_NEW> {
     fn augment_args(command: Command) -> Command {
-        with_flags(SETTINGS, command, IS_NEW)
+        with_flags(S::table(), command, IS_NEW)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -288,17 +310,41 @@ impl<const IS_NEW: bool> Args for Settings<IS_NEW> {
     }
 }
 
-impl<const IS_NEW: bool> FromArgMatches for Settings<IS_NEW> {
+impl<S: Resource, const IS_NEW: bool> FromArgMatches for Settings<S, IS_NEW> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut settings = Self::default();
-        settings.update_from_arg_matches(matches)?;
-        Ok(settings)
+        Ok(Self { given: Given::read(S::table(), matches, IS_NEW), kind: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0 = Given::read(SETTINGS, matches, IS_NEW);
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Adds what an answer has of the settings of `table`, one fact each.
+pub(crate) fn tell_all<S: Resource>(table: &[Setting<S>], answer: &Value, text: &mut String) {
+    for setting in table {
+        let place = format!("/{}", camel(setting.path).replace('.', "/"));
+        tell(text, setting.title, answer.pointer(&place), setting.form, setting.unit);
+        for part in setting.parts {
+            let value = answer.pointer(&format!("{place}/{}", camel(part.name)));
+            tell(text, part.title, value, part.form, part.unit);
+        }
+    }
+}
+
+/// Adds one setting, if it has a title and a value.
+fn tell(text: &mut String, title: &str, value: Option<&Value>, form: Form, unit: &str) {
+    let Some(value) = value.filter(|_| !title.is_empty()) else { return };
+    // An object without fields is a setting that is on and has nothing more to say.
+    let is_on = value.as_object().is_some_and(Map::is_empty);
+    let shown = if is_on { "yes".to_owned() } else { plain(value) };
+    let shown = match form {
+        Form::Time => span(&shown),
+        Form::Seconds => format!("{shown}s"),
+        _ => format!("{shown}{unit}"),
+    };
+    fact(text, title, &shown);
 }
 
 /// `5s,5m,30m`.
@@ -322,13 +368,15 @@ fn start(text: &str, now: Timestamp) -> Result<Value, Failure> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use domain::Subscription;
+    use domain::subscription::SETTINGS;
 
     use super::*;
 
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        settings: Settings<true>,
+        settings: Settings<Subscription, true>,
     }
 
     fn applied(current: Value, words: &str) -> Result<Value, String> {
@@ -336,8 +384,9 @@ mod tests {
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         let at = At { project: Some("p".to_owned()), ..At::default() };
         let mut changes = Changes::new(current);
-        cli.settings.0.apply(&at, &mut changes, Timestamp(0)).map_err(|failure| failure.problem)?;
-        Ok(changes.request())
+        let given = cli.settings.given.apply(SETTINGS, &at, &mut changes, Timestamp(0));
+        given.map_err(|failure| failure.problem)?;
+        Ok(changes.request("subscription"))
     }
 
     fn made(words: &str) -> Value {

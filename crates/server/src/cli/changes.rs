@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// The object whose fields only Postrider has.
 const OURS: &str = "postrider";
 
-/// What is to be set of a subscription, over what it has now.
+/// What is to be set of a topic or a subscription, over what it has now.
 pub(crate) struct Changes {
     current: Value,
     body: Map<String, Value>,
@@ -13,7 +13,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// None yet; `current` is what there is, null for a subscription that is to be made.
+    /// None yet; `current` is what there is, null for one that is to be made.
     pub(crate) fn new(current: Value) -> Self {
         Self { current, body: Map::new(), mask: Vec::new() }
     }
@@ -86,14 +86,14 @@ impl Changes {
         self.mask.is_empty()
     }
 
-    /// The subscription to be made.
+    /// The resource to be made.
     pub(crate) fn body(&self) -> Value {
         Value::Object(self.body.clone())
     }
 
-    /// The update to be made.
-    pub(super) fn request(&self) -> Value {
-        json!({"subscription": self.body, "updateMask": self.mask.join(",")})
+    /// The update to be made of a resource of that kind.
+    pub(super) fn request(&self, kind: &str) -> Value {
+        json!({kind: self.body, "updateMask": self.mask.join(",")})
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
             },
             "updateMask": "retryPolicy,postrider.paused,postrider.poison,labels,deadLetterPolicy",
         });
-        assert_eq!(changes.request(), expected);
+        assert_eq!(changes.request("subscription"), expected);
         assert!(!changes.has_dead_letters());
         changes.set("deadLetterPolicy.deadLetterTopic", json!("t"));
         assert!(changes.has_dead_letters());

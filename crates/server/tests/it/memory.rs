@@ -26,7 +26,8 @@ use tonic_prost::{ProstCodec, ProstDecoder};
 use wire::protobuf::Empty;
 use wire::pubsub::{PublishRequest, StreamingPullRequest};
 
-use crate::program::{Process, postrider};
+use crate::built::postrider;
+use crate::program::Process;
 use crate::rig::{call, message, publisher, subscriber};
 
 const MIB: u64 = 1 << 20;

@@ -13,7 +13,8 @@ use consumer::firestore::{Client, Options, from_api};
 use tempfile::TempDir;
 use testkit::{FirestoreEmulator, Random};
 
-use crate::program::{Running, run};
+use crate::built::run;
+use crate::program::Running;
 use crate::traffic::{Clients, Expected, SUBSCRIPTION};
 
 /// Messages against the fake, duplicates among them.

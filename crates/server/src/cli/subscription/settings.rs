@@ -321,22 +321,15 @@ fn start(text: &str, now: Timestamp) -> Result<Value, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        settings: Settings<true>,
-    }
+    use crate::cli::parsing::parse;
 
     fn applied(current: Value, words: &str) -> Result<Value, String> {
         let words = std::iter::once("x").chain(words.split_whitespace());
-        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let settings: Settings<true> = parse(words).map_err(|error| error.to_string())?;
         let at = At { project: Some("p".to_owned()), ..At::default() };
         let mut changes = Changes::new(current);
-        cli.settings.0.apply(&at, &mut changes, Timestamp(0)).map_err(|failure| failure.problem)?;
+        settings.0.apply(&at, &mut changes, Timestamp(0)).map_err(|failure| failure.problem)?;
         Ok(changes.request())
     }
 

@@ -11,8 +11,8 @@ const SOURCE: &str = "crates/broker/src/";
 const LAYERS: [&[&str]; 7] = [
     // Tools, figures and notes: they know nothing of topics and subscriptions.
     &[
-        "audit", "changed", "clock", "damaged", "decimal", "expiries", "figures", "index",
-        "ranges", "replay", "rfc3339", "source", "spawn", "timers", "waiters",
+        "audit", "changed", "damaged", "decimal", "expiries", "figures", "index", "ranges",
+        "replay", "rfc3339", "source", "spawn", "timers", "waiters",
     ],
     // What can be told, refused, stored and written down.
     &[

@@ -19,12 +19,11 @@ use domain::{Message, Offset, SnapshotName, Subscription, TopicName};
 use storage::disk::{self, Handle};
 use tempfile::TempDir;
 use testkit::disk::{Cut, Effect, Fault};
-use testkit::{Random, SimDisk};
+use testkit::{FakeClock, Random, SimDisk};
 use tokio::runtime::{self, Runtime};
 
 use crate::fixture::{
-    FakeClock, ack_ids, dead_letters_to, decoded, leases_now, message, settings, subscription_name,
-    topic_name,
+    ack_ids, dead_letters_to, decoded, leases_now, message, settings, subscription_name, topic_name,
 };
 use crate::pull_checker::{PullChecker, Seen, Standings};
 

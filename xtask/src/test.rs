@@ -120,7 +120,7 @@ pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
         asked.fuzz_seconds = Some(FUZZ_SECONDS.to_owned());
     }
     let mut stages = Stages::default();
-    for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("MODEL_SEED", asked.seed)] {
+    for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("TEST_SEED", asked.seed)] {
         if let Some(value) = value {
             stages.run("model", || {
                 let words = ["test", "-p", "postrider-domain", "--test", "model"];

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::count::{Format, count};
 use crate::process::{Said, cargo, command, exists, run_and_keep};
@@ -15,6 +16,8 @@ const POWER_CUTS: &str = "20";
 /// Rounds of kill -9 in the test command, by program. Those under push load are among the Python
 /// tests.
 const KILL_ROUNDS: [(&str, &str); 2] = [("rounds.py", "100"), ("pull_rounds.py", "60")];
+/// Python tests at a time, on any machine: they spend their time on deadlines and backoffs.
+const PYTHON_WORKERS: &str = "4";
 /// Every program of such rounds.
 const KILL_PROGRAMS: [&str; 3] = ["rounds.py", "pull_rounds.py", "push_rounds.py"];
 
@@ -120,7 +123,7 @@ pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
         asked.fuzz_seconds = Some(FUZZ_SECONDS.to_owned());
     }
     let mut stages = Stages::default();
-    for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("MODEL_SEED", asked.seed)] {
+    for (variable, value) in [("MODEL_SEEDS", asked.seeds), ("TEST_SEED", asked.seed)] {
         if let Some(value) = value {
             stages.run("model", || {
                 let words = ["test", "-p", "postrider-domain", "--test", "model"];
@@ -162,7 +165,10 @@ fn build() -> Result<Count> {
 fn unit() -> Result<Count> {
     if exists("cargo-nextest", &["nextest", "--version"]) {
         let words = ["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "fail"];
-        return counted(&mut cargo(&words), Format::Nextest);
+        // Twice as many at a time as the machine has processors: half of the time they wait.
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = (2 * cores).to_string();
+        return counted(cargo(&words).args(["--test-threads", &threads]), Format::Nextest);
     }
     let words = ["test", "--workspace", "--all-targets", "--no-fail-fast", "--quiet"];
     counted(&mut cargo(&words), Format::CargoTest)
@@ -178,9 +184,12 @@ fn descriptors() -> Result<Count> {
 
 fn python() -> Result<Count> {
     let temporary = place::e2e().join("pytest");
-    let folders = ["tests/e2e/python", "tests/e2e/kill", "tests/e2e/soak"];
+    // The longest first: nobody waits for it at the end.
+    let folders = ["tests/e2e/soak", "tests/e2e/kill", "tests/e2e/python"];
     let mut pytest = python_command(&["-m", "pytest"]);
     pytest.args(folders);
+    // The tests of a file share a server.
+    pytest.args(["-n", PYTHON_WORKERS, "--dist", "loadfile", "--no-loadscope-reorder"]);
     pytest.args(["-c", "tests/e2e/python/pytest.ini", "--rootdir", "tests/e2e", "--basetemp"]);
     let count = counted(pytest.arg(&temporary), Format::Pytest)?;
     if count.failed == 0 {
@@ -204,17 +213,27 @@ fn node() -> Result<Count> {
     counted(&mut for_e2e(command), Format::Node)
 }
 
-/// Runs each of the programs for as many rounds; those that passed and failed in all.
+/// Runs the programs for as many rounds each, all at the same time, since they wait for the moments
+/// of their kills more than they work; those that passed and failed in all.
 fn kill_rounds(programs: &[(&str, &str)], seed: Option<&str>) -> Result<Count> {
-    let mut total = Count::default();
-    for (program, rounds) in programs {
+    let run = |program: &str, rounds: &str| {
         let path = format!("tests/e2e/kill/{program}");
         let mut command = python_command(&[&path, "--rounds", rounds]);
         if let Some(seed) = seed {
             command.args(["--seed", seed]);
         }
-        println!("{program}");
-        let count = counted(&mut command, Format::Pytest)?;
+        counted(&mut command, Format::Pytest)
+    };
+    let counts: Vec<Result<Count>> = thread::scope(|scope| {
+        let start = |&(program, rounds)| scope.spawn(move || run(program, rounds));
+        let running: Vec<_> = programs.iter().map(start).collect();
+        let end = |running: thread::ScopedJoinHandle<'_, Result<Count>>| running.join();
+        let broken = |_| Err(anyhow!("a thread of the kill rounds panicked"));
+        running.into_iter().map(|running| end(running).unwrap_or_else(broken)).collect()
+    });
+    let mut total = Count::default();
+    for count in counts {
+        let count = count?;
         total.passed += count.passed;
         total.failed += count.failed;
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use clock::Clock;
 use domain::delivery::{ConsumerId, Flow, Lease};
 use domain::limits;
 use storage::ReadLimit;
 
-use crate::clock::Clock;
 use crate::error::Result;
 use crate::subscription::{Ask, Step, Subscription};
 

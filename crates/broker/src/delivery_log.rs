@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::Clock;
 use domain::delivery::Failure;
 use domain::text::shortened;
 use domain::{Moment, Offset, SubscriptionName, Timestamp, TopicName};
@@ -23,7 +24,6 @@ use tokio::sync::Notify;
 
 pub(crate) use gate::LineLimit;
 
-use crate::clock::Clock;
 use crate::options::LogOptions;
 use crate::rfc3339;
 

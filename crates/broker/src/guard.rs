@@ -6,11 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use clock::Clock;
 use domain::clock::{ClockChange, ClockView};
 use domain::{ClockGuard, ClockMark, Now, Timestamp, Uptime};
 use parking_lot::Mutex;
-
-use crate::clock::Clock;
 
 /// Stands for `suspended` instead of a bound.
 const SUSPENDED: u64 = 0;
@@ -159,84 +158,53 @@ fn tell(change: Option<ClockChange>) {
 
 #[cfg(test)]
 mod tests {
-    use domain::Moment;
-    use futures::future::BoxFuture;
+    use testkit::FakeClock;
 
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    /// Clocks that are set by hand: monotonic, wall, up.
-    #[derive(Default)]
-    struct Clocks(Mutex<[u64; 3]>);
-
-    impl Clocks {
-        fn forward(&self, which: &[usize], by: Duration) {
-            let by = u64::try_from(by.as_micros()).unwrap();
-            let mut clocks = self.0.lock();
-            which.iter().for_each(|&which| clocks[which] += by);
-        }
-    }
-
-    impl Clock for Clocks {
-        fn now(&self) -> Moment {
-            Moment(self.0.lock()[0])
-        }
-
-        fn wall(&self) -> Timestamp {
-            Timestamp(1_800_000_000_000_000 + self.0.lock()[1])
-        }
-
-        fn sleep_until(&self, _: Moment) -> BoxFuture<'static, ()> {
-            Box::pin(std::future::pending())
-        }
-
-        fn uptime(&self) -> Option<Uptime> {
-            Some(Uptime { boot: 1, time: Moment(self.0.lock()[2]) })
-        }
-    }
-
     #[test]
     fn whoever_asks_after_a_jump_gets_the_time_before_it() {
-        let clocks = Clocks::default();
-        let guard = Guard::new(&clocks);
-        clocks.forward(&[0, 1, 2], HOUR);
-        assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall());
-        let before = clocks.wall();
-        clocks.forward(&[1], 24 * HOUR);
-        assert_eq!(guard.retention(&clocks, present(&clocks)), before, "nobody has looked before");
+        let clock = FakeClock::new();
+        let guard = Guard::new(&clock);
+        clock.advance(HOUR);
+        assert_eq!(guard.retention(&clock, present(&clock)), clock.wall());
+        let before = clock.wall();
+        clock.set_forward(24 * HOUR);
+        assert_eq!(guard.retention(&clock, present(&clock)), before, "nobody has looked before");
         assert!(guard.is_suspended());
-        clocks.forward(&[0, 1, 2], HOUR);
-        assert_eq!(guard.retention(&clocks, present(&clocks)), before);
-        assert!(guard.confirm(&clocks));
-        assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall());
+        clock.advance(HOUR);
+        assert_eq!(guard.retention(&clock, present(&clock)), before);
+        assert!(guard.confirm(&clock));
+        assert_eq!(guard.retention(&clock, present(&clock)), clock.wall());
     }
 
     #[test]
     fn a_machine_that_slept_has_not_jumped() {
-        let clocks = Clocks::default();
-        let guard = Guard::new(&clocks);
+        let clock = FakeClock::new();
+        let guard = Guard::new(&clock);
         for _ in 0..3 {
-            clocks.forward(&[1, 2], 10 * HOUR);
-            assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall());
+            clock.suspend(10 * HOUR);
+            assert_eq!(guard.retention(&clock, present(&clock)), clock.wall());
             assert!(!guard.is_suspended());
-            clocks.forward(&[0, 1, 2], HOUR);
+            clock.advance(HOUR);
         }
-        clocks.forward(&[1], 2 * HOUR);
-        assert!(guard.retention(&clocks, present(&clocks)) < clocks.wall());
+        clock.set_forward(2 * HOUR);
+        assert!(guard.retention(&clock, present(&clock)) < clock.wall());
     }
 
     #[test]
     fn what_is_left_behind_is_taken_up() {
-        let clocks = Clocks::default();
-        let mark = Guard::new(&clocks).mark(&clocks);
-        clocks.forward(&[1, 2], 48 * HOUR);
-        let guard = Guard::new(&clocks);
-        guard.resume(&clocks, &mark);
+        let clock = FakeClock::new();
+        let mark = Guard::new(&clock).mark(&clock);
+        clock.suspend(48 * HOUR);
+        let guard = Guard::new(&clock);
+        guard.resume(&clock, &mark);
         assert!(!guard.is_suspended(), "the machine was up for as long");
-        clocks.forward(&[1], 2 * HOUR);
-        let guard = Guard::new(&clocks);
-        guard.resume(&clocks, &mark);
-        assert_eq!(guard.retention(&clocks, present(&clocks)), clocks.wall().minus(2 * HOUR));
+        clock.set_forward(2 * HOUR);
+        let guard = Guard::new(&clock);
+        guard.resume(&clock, &mark);
+        assert_eq!(guard.retention(&clock, present(&clock)), clock.wall().minus(2 * HOUR));
     }
 }

@@ -10,7 +10,6 @@ mod audit;
 mod broker;
 mod catalogue;
 mod changed;
-mod clock;
 mod compiling;
 mod consumer;
 mod damaged;

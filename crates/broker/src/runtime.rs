@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clock::Clock;
 use domain::{Now, Timestamp};
 use storage::MessageLog;
 use tokio::sync::Notify;
 
 use crate::audit::{self, AuditAct};
 use crate::changed::{Changed, ChangedList};
-use crate::clock::Clock;
 use crate::compiling::Compiling;
 use crate::damaged::Damaged;
 use crate::delivery_log::DeliveryLog;

@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Weak};
 
+use clock::Clock;
 use domain::Moment;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-use crate::clock::Clock;
 
 /// When which subscription wants to be ticked. A subscription has at most one entry that counts;
 /// one that was overtaken by an earlier entry comes up, finds nothing due, and is gone.

@@ -2,7 +2,8 @@
 //! sequences of everything that can happen.
 //!
 //! A run is made from a seed. `cargo xtask sim --seeds N` tries so many, `--seed S` runs that one
-//! alone. A run that fails prints its seed, and the shortest list of steps found that fails too.
+//! alone, as `TEST_SEED=S` does. A run that fails prints its seed, and the shortest list of steps
+//! found that fails too.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,6 +40,7 @@ mod steps;
 mod world;
 
 use run::{STEPS, run_seed, story_of};
+use testkit::seed::{VARIABLE, number};
 
 /// Where the seeds of every run start, so that a failure is everybody's.
 const FIRST_SEED: u64 = 1_000;
@@ -46,16 +48,12 @@ const FIRST_SEED: u64 = 1_000;
 /// Steps in the test command.
 const STEPS_TRIED: usize = 400_000;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 /// Seeds that have found something.
 const KEPT: [u64; 2] = [2_152, 10_924];
 
 #[test]
 fn delivery_keeps_what_the_naive_model_promises() {
-    if let Some(seed) = number("MODEL_SEED") {
+    if let Some(seed) = number(VARIABLE) {
         return run_seed(seed);
     }
     let seeds = number("MODEL_SEEDS").unwrap_or((STEPS_TRIED / STEPS) as u64);
@@ -76,7 +74,7 @@ fn the_same_seed_tells_the_same_story_twice() {
         let (first, second) = (story_of(seed), story_of(seed));
         let differs = first.iter().zip(&second).position(|(one, other)| one != other);
         if let Some(line) = differs {
-            panic!("seed {seed}, line {line}: {}\nand: {}", first[line], second[line]);
+            panic!("TEST_SEED={seed}, line {line}: {}\nand: {}", first[line], second[line]);
         }
         assert_eq!(first.len(), second.len(), "one story of seed {seed} ends early");
         lines += first.len();

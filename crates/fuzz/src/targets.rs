@@ -177,6 +177,8 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
     use std::time::Duration;
 
+    use testkit::seed;
+
     use super::*;
     use crate::driver::drive;
 
@@ -187,10 +189,6 @@ mod tests {
 
     /// One at a time, or the memory of one would be taken for another's.
     static TURN: Mutex<()> = Mutex::new(());
-
-    fn number(name: &str) -> Option<u64> {
-        std::env::var(name).ok().map(|text| text.parse().unwrap())
-    }
 
     /// The most memory the process ever had, in bytes.
     fn memory_max() -> u64 {
@@ -203,13 +201,13 @@ mod tests {
     fn hold(name: &str) {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let target = find(name).unwrap();
-        let seed = number("FUZZ_SEED").unwrap_or(20_261_116);
-        let seconds = number("FUZZ_SECONDS").unwrap_or(SECONDS);
+        let seed = seed::seed_or(20_261_116);
+        let seconds = seed::number("FUZZ_SECONDS").unwrap_or(SECONDS);
         let before = memory_max();
         let driven = drive(target, seed, Duration::from_secs(seconds));
         let growth = memory_max().saturating_sub(before);
-        println!("{name}: {driven:?}, {} MiB more, seed {seed}", growth >> 20);
-        assert!(growth <= GROWTH_BYTES_MAX, "{name} took {growth} bytes, seed {seed}");
+        println!("{name}: {driven:?}, {} MiB more, TEST_SEED={seed}", growth >> 20);
+        assert!(growth <= GROWTH_BYTES_MAX, "{name} took {growth} bytes, TEST_SEED={seed}");
         assert!(driven.inputs > target.seeds.len() as u64, "{name}: nothing was tried");
         drop(turn);
     }

@@ -5,8 +5,6 @@ or when they are told to stop.
 """
 
 import queue
-import random
-import threading
 import time
 
 import grpc
@@ -14,17 +12,12 @@ from google.protobuf import empty_pb2
 from google.pubsub_v1 import types
 
 from checker import STREAM_ACK_SETTLES_SECONDS, data_of
+from threads import Threads
 
 PROJECT = "projects/kill"
 ACK_DEADLINE_SECONDS = 600
 BACKLOG_MAX = 4000
 PULL_SECONDS_MAX = 30
-
-EXPECTED_AT_A_KILL = {
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.UNKNOWN,
-}
 
 
 def message_class(name):
@@ -103,42 +96,13 @@ class Api:
         self.channel.close()
 
 
-class Load:
-    """The threads of one life of the server."""
-
+class Load(Threads):
     def __init__(self, api, checker, seed):
-        self.api = api
+        super().__init__(api, seed)
         self.checker = checker
         self.life = checker.life
-        self.random = random.Random(seed)
-        self.publishing = threading.Event()
-        self.publishing.set()
-        self.running = threading.Event()
-        self.running.set()
-        self.publishers = []
-        self.consumers = []
-        self.breakdowns = []
         # Deliveries that a puller keeps unsettled on purpose: (subscription, token, ack id).
         self.kept = []
-
-    def start(self, into, target, *args):
-        source = random.Random(self.random.random())
-
-        def guarded():
-            try:
-                target(source, *args)
-            except grpc.RpcError as error:
-                # The server was killed, or the stream was cancelled at the end.
-                if error.code() not in EXPECTED_AT_A_KILL:
-                    self.breakdowns.append(f"{target.__name__}: {error.code()} {error.details()}")
-            except ValueError as error:
-                # A call on a channel that was closed meanwhile.
-                if self.running.is_set():
-                    self.breakdowns.append(f"{target.__name__}: {error}")
-
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        into.append(thread)
 
     # Publishing.
 
@@ -303,20 +267,3 @@ class Load:
                 self.delete("DeleteSubscription", name, subscription=name)
             if source.random() < 0.7:
                 self.delete("DeleteTopic", topic, topic=topic)
-
-    # Ending.
-
-    def stop_publishing(self):
-        self.publishing.clear()
-        for thread in self.publishers:
-            thread.join(timeout=60)
-
-    def end(self):
-        """After the kill: every thread finds its connection gone."""
-        self.publishing.clear()
-        self.running.clear()
-        self.api.close()
-        for thread in self.publishers + self.consumers:
-            thread.join(timeout=60)
-            if thread.is_alive():
-                self.breakdowns.append("a client thread did not end after the kill")

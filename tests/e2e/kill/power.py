@@ -6,19 +6,13 @@ The same rounds as those of kill -9: load, the power goes, perhaps again while i
 check. Whatever the disk promised it has kept; of all else any part may be gone.
 """
 
-import argparse
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
-
-from program import ROOT, Server  # noqa: E402
-from rounds import DRAIN_EVERY, Rounds  # noqa: E402
+import cycle
+from program import Server
+from rounds import Rounds
 
 
 class LossyDisk:
@@ -62,45 +56,15 @@ class LossyServer(Server):
 
 
 class PowerRounds(Rounds):
-    def __init__(self, folder, seed):
-        super().__init__(folder, seed)
+    def make_server(self, folder):
         self.disk = LossyDisk(folder / "data")
-        self.server = LossyServer(folder, config=self.config())
-        self.server.disk, self.server.dice = self.disk, self.random
+        server = LossyServer(folder, config=self.config())
+        server.disk, server.dice = self.disk, self.random
+        return server
 
-
-def main():
-    parser = argparse.ArgumentParser(description="power cuts under load")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    options = parser.parse_args()
-    parent = pathlib.Path(os.environ.get("E2E_FOLDER", ROOT / "target/e2e/run"))
-    folder = parent / f"power-{os.getpid()}"
-    print(f"{options.rounds} power cuts, seed {options.seed}", flush=True)
-    rounds = PowerRounds(folder, options.seed)
-    # The last round drains, so that nothing published stays unchecked.
-    total = -(-options.rounds // DRAIN_EVERY) * DRAIN_EVERY
-    began, passed = time.monotonic(), 0
-    try:
-        while passed < total and not rounds.checker.faults:
-            rounds.round(passed)
-            passed += not rounds.checker.faults
-    except Exception as error:
-        rounds.checker.fault(f"L1 round {passed} broke down: {error!r}\n{rounds.server.tail()}")
-    finally:
-        rounds.server.kill()
-        rounds.disk.end()
-    faults = rounds.checker.faults
-    if faults:
-        print(f"round {passed} of seed {options.seed}; log in {folder}")
-        for fault in faults:
-            print(f"  {fault}")
-    else:
-        shutil.rmtree(folder)
-    failed = 1 if faults else 0
-    print(f"{failed} failed, {passed} passed in {time.monotonic() - began:.1f}s")
-    return failed
+    def close(self):
+        self.disk.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cycle.main(PowerRounds, "power", "power cuts under load", rounds=20))

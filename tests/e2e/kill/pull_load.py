@@ -6,14 +6,11 @@ when it ends their streams, or when they are told to stop.
 
 import itertools
 import queue
-import random
-import threading
 import time
-from http.client import HTTPException
 
 import grpc
 
-from load import EXPECTED_AT_A_KILL
+from threads import Threads
 
 PROJECT = "projects/kill"
 TOPIC = f"{PROJECT}/topics/orders"
@@ -36,45 +33,13 @@ def full(name):
     return f"{PROJECT}/subscriptions/{name}"
 
 
-class PullLoad:
-    """The threads of one life of the server."""
-
+class PullLoad(Threads):
     def __init__(self, api, rest, checker, seed, drains):
-        self.api = api
+        super().__init__(api, seed)
         self.rest = rest
         self.checker = checker
-        self.random = random.Random(seed)
         # In a round that drains nobody goes away with leases: they would be waited for.
         self.drains = drains
-        self.publishing = threading.Event()
-        self.publishing.set()
-        self.running = threading.Event()
-        self.running.set()
-        self.is_ending = False
-        self.publishers = []
-        self.consumers = []
-        self.breakdowns = []
-
-    def start(self, into, target, *args):
-        source = random.Random(self.random.random())
-
-        def guarded():
-            try:
-                target(source, *args)
-            except grpc.RpcError as error:
-                if not self.is_expected(error):
-                    self.breakdowns.append(f"{target.__name__}: {error.code()} {error.details()}")
-            except (ValueError, OSError, HTTPException, AssertionError) as error:
-                # A call on a channel that was closed, or to a server that was killed.
-                if not self.is_ending:
-                    self.breakdowns.append(f"{target.__name__}: {error!r}")
-
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        into.append(thread)
-
-    def is_expected(self, error):
-        return self.is_ending and error.code() in EXPECTED_AT_A_KILL
 
     def nacks(self, source):
         return self.publishing.is_set() and source.random() < NACKED
@@ -226,6 +191,7 @@ class PullLoad:
             letters = list(self.checker.letters_to_replay(name).values())
             if letters:
                 self.replay(name, source.choices(letters, k=10))
+            # Paced, so that replays come in between everything else.
             time.sleep(source.uniform(0.02, 0.2))
 
     def replay(self, name, letters):
@@ -237,22 +203,3 @@ class PullLoad:
         if answer.code != 200:
             assert answer.status == "FAILED_PRECONDITION", f"{path}: {answer}"
         return answer.code == 200
-
-    # Ending.
-
-    def stop_publishing(self):
-        self.publishing.clear()
-        self.join(self.publishers)
-
-    def end(self):
-        """After the end of the server: every thread finds its connection gone."""
-        self.publishing.clear()
-        self.running.clear()
-        self.join(self.publishers + self.consumers)
-        self.api.close()
-
-    def join(self, threads):
-        for thread in threads:
-            thread.join(timeout=60)
-            if thread.is_alive():
-                self.breakdowns.append("a client thread did not end")

@@ -4,32 +4,22 @@
 
 Order by key and FIFO with several streams, exactly-once, dead letters and their replay, filters,
 seeks and snapshots, with nacks at once. Each round: load, an end, restart; then the whole life is
-judged. Every few rounds everything owed must arrive, so that a lost message is found. The seed
-decides the choices; the scheduler of the machine decides the rest.
+judged.
 """
 
-import argparse
-import os
-import pathlib
-import random
-import shutil
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
-
-from load import Api  # noqa: E402
-from program import ROOT, Server  # noqa: E402
-from pull_checker import PullChecker  # noqa: E402
-from pull_load import (  # noqa: E402
+import cycle
+from load import Api
+from pull_checker import PullChecker
+from pull_load import (
     ACK_DEADLINE_SECONDS, DEAD, LETTERS, PROJECT, TOPIC, PullLoad, full,
 )
-from rest import Rest  # noqa: E402
-from seek_checker import SeekChecker  # noqa: E402
-from seek_load import Seeker  # noqa: E402
+from rest import Rest
+from seek_checker import SeekChecker
+from seek_load import Seeker
 
-DRAIN_EVERY = 8
 # Every so many rounds the server is asked to end, under load, and not killed.
 TERM_EVERY = 3
 DRAIN_SECONDS_MAX = 90
@@ -68,14 +58,13 @@ SOUGHT = {
 }
 
 
-class PullRounds:
+class PullRounds(cycle.Cycle):
+    DRAIN_EVERY = 8
+
     def __init__(self, folder, seed):
-        self.random = random.Random(seed)
-        self.checker = PullChecker()
-        self.server = Server(folder, config=self.config())
+        super().__init__(folder, seed, PullChecker())
         self.rest = Rest(self.server)
         self.load = None
-        self.broken_starts = 0
         self.stops = 0
         for name, (rules, _, _, _) in SUBSCRIPTIONS.items():
             self.checker.add(name, **rules)
@@ -99,7 +88,7 @@ class PullRounds:
 
     def round(self, number):
         """One life of the server, from its start to its end."""
-        drains = (number + 1) % DRAIN_EVERY == 0
+        drains = self.drains(number)
         self.start()
         if number == 0:
             self.create()
@@ -117,19 +106,7 @@ class PullRounds:
             self.checker.faults += checker.faults
         if drains:
             self.checker.forget()
-        for breakdown in self.load.breakdowns:
-            self.checker.fault(f"L1 {breakdown}")
-
-    def start(self):
-        """Starts the server; in some rounds it is killed again while it recovers."""
-        self.server.config.write_text(self.config())
-        while self.random.random() < 0.4:
-            self.server.spawn()
-            self.pause(self.random.uniform(0, 0.05))
-            self.server.kill()
-            self.broken_starts += 1
-        self.checker.started()
-        self.server.start()
+        self.blame(self.load.breakdowns)
 
     def start_load(self):
         load = self.load
@@ -159,9 +136,6 @@ class PullRounds:
             self.checker.fault(f"L1 asked to end it ended with {code} after {took:.1f} s")
         return began
 
-    def pause(self, seconds):
-        time.sleep(seconds)
-
     def drain(self):
         """Everything owed must come in this life, and every letter known by now be replayed."""
         load, checker = self.load, self.checker
@@ -182,54 +156,13 @@ class PullRounds:
         # Acks from before this publish are durable: none of them may be taken back.
         load.publish(self.random, 1)
 
-    def run(self, total, tell=lambda text: None):
-        """Runs the rounds; how many passed."""
-        total = -(-total // DRAIN_EVERY) * DRAIN_EVERY
-        passed = 0
-        try:
-            for number in range(total):
-                self.round(number)
-                if self.checker.faults:
-                    break
-                passed += 1
-                if passed % DRAIN_EVERY == 0:
-                    tell(self.tell(passed))
-        except Exception as error:
-            self.checker.fault(f"L1 round {passed} broke down: {error!r}")
-        finally:
-            self.server.kill()
-        return passed
-
-    def tell(self, passed):
+    def told(self):
         checker = self.checker
         return (
-            f"{passed} rounds, {self.broken_starts} killed starts, {self.stops} stops, "
-            f"{checker.delivered_count} delivered, {checker.nacked_count} nacked, "
-            f"{len(checker.letters.of)} letters"
+            f"{self.stops} stops, {checker.delivered_count} delivered, "
+            f"{checker.nacked_count} nacked, {len(checker.letters.of)} letters"
         )
 
 
-def main():
-    parser = argparse.ArgumentParser(description="kill -9 rounds under pull load")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    options = parser.parse_args()
-    parent = pathlib.Path(os.environ.get("E2E_FOLDER", ROOT / "target/e2e/run"))
-    folder = parent / f"pull-kill-{os.getpid()}"
-    print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    rounds = PullRounds(folder, options.seed)
-    began = time.monotonic()
-    passed = rounds.run(options.rounds, lambda text: print(text, flush=True))
-    failed = 1 if rounds.checker.faults else 0
-    if failed:
-        print(f"round {passed} of seed {options.seed}; data and log in {folder}")
-        for fault in rounds.checker.faults:
-            print(f"  {fault}")
-    else:
-        shutil.rmtree(folder)
-    print(f"{failed} failed, {passed} passed in {time.monotonic() - began:.1f}s")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cycle.main(PullRounds, "pull-kill", "kill -9 rounds under pull load", rounds=60))

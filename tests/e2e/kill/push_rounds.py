@@ -4,36 +4,26 @@
 
 Each round: publishing, pushes to receivers that sometimes fail, kill, restart. Every few rounds
 everything owed must arrive, so that a lost message is found. The checker watches the order of
-every lane over all lives. The seed decides the choices; the scheduler of the machine the rest.
+every lane over all lives.
 """
 
-import argparse
 import itertools
-import os
-import pathlib
 import random
-import shutil
 import socket
 import sys
 import threading
-import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
-
-import grpc  # noqa: E402
-
-import answers  # noqa: E402
-from load import EXPECTED_AT_A_KILL, Api  # noqa: E402
-from program import ROOT, Server  # noqa: E402
-from push_checker import ACK_SETTLES_SECONDS, PushChecker  # noqa: E402
-from receiver import Receiver, status  # noqa: E402
-from rest import Rest  # noqa: E402
+import cycle  # First: it says where the rest is.
+import answers
+from load import Api
+from push_checker import ACK_SETTLES_SECONDS, PushChecker
+from receiver import Receiver, status
+from rest import Rest
+from threads import Threads
 
 PROJECT = "projects/kill"
 TOPIC = f"{PROJECT}/topics/orders"
 KEYS = ["ann", "bob", "cid", "dan"]
-DRAIN_EVERY = 4
 DRAIN_SECONDS_MAX = 60
 BACKLOG_MAX = 300
 CONFIG = """
@@ -90,15 +80,15 @@ class Endpoint:
         return (status(500) if how < 0.7 else answers.reset)(exchange)
 
 
-class PushRounds:
+class PushRounds(cycle.Cycle):
+    DRAIN_EVERY = 4
+    KILLED_STARTS = 0.3
+
     def __init__(self, folder, seed):
-        self.random = random.Random(seed)
-        self.checker = PushChecker()
-        self.server = Server(folder, config=self.config())
+        super().__init__(folder, seed, PushChecker())
         self.receiver = Receiver()
         self.numbers = itertools.count(1)
-        self.publishing = threading.Event()
-        self.breakdowns = []
+        self.load = None
         for name, (ordering, _, failing) in SUBSCRIPTIONS.items():
             self.checker.add(name, ordering)
             endpoint = Endpoint(self.checker, name, failing, self.random.random())
@@ -117,44 +107,32 @@ class PushRounds:
 
     def round(self, number):
         """One life of the server, from its start to its kill."""
+        drains = self.drains(number)
         self.start()
         if number == 0:
             self.create()
-        api = Api(self.server.address)
-        self.publishing.set()
-        publishers = [
-            threading.Thread(target=self.publish_loop, args=(api, self.random.random()))
-            for _ in range(2)
-        ]
-        for thread in publishers:
-            thread.start()
-        drains = (number + 1) % DRAIN_EVERY == 0
+        self.load = Threads(Api(self.server.address), self.random.random())
+        for _ in range(2):
+            self.load.start(self.load.publishers, self.publish_loop)
         self.pause(0.2 if drains else self.random.uniform(0.05, 1))
         if drains:
-            self.drain(publishers)
+            self.drain()
+        self.load.is_ending = True
         self.checker.killed()
         self.server.kill()
-        self.publishing.clear()
-        api.close()
-        for thread in publishers:
-            thread.join(timeout=60)
+        self.load.end()
         self.await_the_end()
         self.receiver.requests.clear()
-        for breakdown in self.breakdowns:
-            self.checker.fault(f"L1 {breakdown}")
+        self.blame(self.load.breakdowns)
 
-    def start(self):
-        """Starts the server; in some rounds it is killed again while it recovers."""
-        self.server.config.write_text(self.config())
-        while self.random.random() < 0.3:
-            self.checker.started()
-            self.server.spawn()
-            self.pause(self.random.uniform(0, 0.05))
-            self.checker.killed()
-            self.server.kill()
-            self.await_the_end()
+    def start_and_kill(self):
+        """Even so short a life may push."""
         self.checker.started()
-        self.server.start()
+        self.server.spawn()
+        self.pause(self.random.uniform(0, 0.05))
+        self.checker.killed()
+        self.server.kill()
+        self.await_the_end()
 
     def await_the_end(self):
         """Waits until all that the dead server has sent is dealt with."""
@@ -166,37 +144,22 @@ class PushRounds:
             lambda: not self.receiver.connections, what="the end of the connections of this life"
         )
 
-    def pause(self, seconds):
-        time.sleep(seconds)
-
-    def drain(self, publishers):
-        self.publishing.clear()
-        for thread in publishers:
-            thread.join(timeout=60)
+    def drain(self):
+        self.load.stop_publishing()
         self.checker.check_drained(DRAIN_SECONDS_MAX)
         # Now every ack is long durable: nothing at all may come again.
         self.pause(ACK_SETTLES_SECONDS + 0.1)
 
     # Publishing.
 
-    def publish_loop(self, api, seed):
-        source = random.Random(seed)
-        try:
-            while self.publishing.is_set():
-                if any(self.checker.owed_about(name) > BACKLOG_MAX for name in SUBSCRIPTIONS):
-                    self.pause(0.005)
-                else:
-                    self.publish(api, source)
-        except grpc.RpcError as error:
-            # The server was killed.
-            if error.code() not in EXPECTED_AT_A_KILL:
-                self.breakdowns.append(f"publish: {error.code()} {error.details()}")
-        except ValueError as error:
-            # A call on a channel that was closed meanwhile.
-            if self.publishing.is_set():
-                self.breakdowns.append(f"publish: {error}")
+    def publish_loop(self, source):
+        while self.load.publishing.is_set():
+            if any(self.checker.owed_about(name) > BACKLOG_MAX for name in SUBSCRIPTIONS):
+                self.pause(0.005)
+            else:
+                self.publish(source)
 
-    def publish(self, api, source):
+    def publish(self, source):
         count = source.choice((1, 1, 3, 10))
         pairs = [(f"token-{next(self.numbers)}", source.choice(KEYS)) for _ in range(count)]
         self.checker.publish_begins(pairs)
@@ -204,56 +167,19 @@ class PushRounds:
             {"data": token.encode(), "attributes": {"token": token}, "ordering_key": key}
             for token, key in pairs
         ]
-        answer = api.call("Publish", topic=TOPIC, messages=messages)
+        answer = self.load.api.call("Publish", topic=TOPIC, messages=messages)
         self.checker.publish_answered(pairs, answer.message_ids)
 
-    def repeats(self):
-        return sum(known.repeats for known in self.checker.subscriptions.values())
+    def told(self):
+        repeats = sum(known.repeats for known in self.checker.subscriptions.values())
+        return (
+            f"{len(self.checker.published)} published, {self.checker.arrivals} requests, "
+            f"{repeats} repeats"
+        )
 
-    def run(self, total, tell=lambda text: None):
-        """Runs the rounds; how many passed."""
-        total = -(-total // DRAIN_EVERY) * DRAIN_EVERY
-        passed = 0
-        try:
-            for number in range(total):
-                self.round(number)
-                if self.checker.faults:
-                    break
-                passed += 1
-                if passed % DRAIN_EVERY == 0:
-                    tell(
-                        f"{passed} rounds, {len(self.checker.published)} published, "
-                        f"{self.checker.arrivals} requests, {self.repeats()} repeats"
-                    )
-        except Exception as error:
-            self.checker.fault(f"L1 round {passed} broke down: {error!r}")
-        finally:
-            self.server.kill()
-            self.receiver.close()
-        return passed
-
-
-def main():
-    parser = argparse.ArgumentParser(description="kill -9 rounds under push load")
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    options = parser.parse_args()
-    parent = pathlib.Path(os.environ.get("E2E_FOLDER", ROOT / "target/e2e/run"))
-    folder = parent / f"push-kill-{os.getpid()}"
-    print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    rounds = PushRounds(folder, options.seed)
-    began = time.monotonic()
-    passed = rounds.run(options.rounds, lambda text: print(text, flush=True))
-    failed = 1 if rounds.checker.faults else 0
-    if failed:
-        print(f"round {passed} of seed {options.seed}; data and log in {folder}")
-        for fault in rounds.checker.faults:
-            print(f"  {fault}")
-    else:
-        shutil.rmtree(folder)
-    print(f"{failed} failed, {passed} passed in {time.monotonic() - began:.1f}s")
-    return failed
+    def close(self):
+        self.receiver.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cycle.main(PushRounds, "push-kill", "kill -9 rounds under push load", rounds=50))

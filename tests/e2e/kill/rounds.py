@@ -2,27 +2,16 @@
 
     rounds.py [--rounds 100] [--seed N]
 
-Each round: load, kill, perhaps kills again while it recovers, restart, check. Every few rounds
-everything owed is drained, so that a lost message is found. The seed decides the choices; the
-scheduler of the machine decides the rest.
+Each round: load, kill, perhaps kills again while it recovers, restart, check.
 """
 
-import argparse
-import os
-import pathlib
-import random
-import shutil
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
+import cycle
+from checker import ACK_SETTLES_SECONDS, PRESENT, Checker
+from load import PROJECT, Api, Load
 
-from checker import ACK_SETTLES_SECONDS, PRESENT, Checker  # noqa: E402
-from load import PROJECT, Api, Load  # noqa: E402
-from program import ROOT, Server  # noqa: E402
-
-DRAIN_EVERY = 10
 DRAIN_SECONDS_MAX = 60
 TOPICS = [f"{PROJECT}/topics/orders", f"{PROJECT}/topics/payments"]
 # Small segments: the log rolls, is moved to topic segments and recycled while it is killed.
@@ -39,14 +28,11 @@ def subscription(topic, kind):
     return f"{PROJECT}/subscriptions/{topic.rsplit('/', 1)[1]}-{kind}"
 
 
-class Rounds:
+class Rounds(cycle.Cycle):
     def __init__(self, folder, seed):
-        self.random = random.Random(seed)
-        self.checker = Checker()
-        self.server = Server(folder, config=self.config())
+        super().__init__(folder, seed, Checker())
         self.load = None
         self.kept = []
-        self.killed_starts = 0
 
     def config(self):
         wal = self.random.choice(("32MiB", "48MiB"))
@@ -59,33 +45,19 @@ class Rounds:
         self.look_around(number)
         self.ack_late()
         self.start_load(number)
-        if (number + 1) % DRAIN_EVERY == 0:
+        if self.drains(number):
             self.pause(0.2)
             self.drain()
             # Now every ack is long durable: nothing at all may come again.
             self.pause(ACK_SETTLES_SECONDS + 0.1)
         else:
             self.pause(self.random.uniform(0.05, 1.2))
+        self.load.is_ending = True
         self.checker.killed()
         self.server.kill()
         self.load.end()
         self.kept = self.load.kept
-        for breakdown in self.load.breakdowns:
-            self.checker.fault(f"L1 {breakdown}")
-
-    def start(self):
-        """Starts the server; in some rounds it is killed again while it recovers."""
-        self.server.config.write_text(self.config())
-        while self.random.random() < 0.4:
-            self.server.spawn()
-            self.pause(self.random.uniform(0, 0.05))
-            self.server.kill()
-            self.killed_starts += 1
-        self.server.start()
-        self.checker.started()
-
-    def pause(self, seconds):
-        time.sleep(seconds)
+        self.blame(self.load.breakdowns)
 
     def look_around(self, number):
         if number == 0:
@@ -142,50 +114,13 @@ class Rounds:
             if "/churn-" in name and known.status == PRESENT:
                 self.load.delete("DeleteTopic", name, topic=name)
 
-
-def main():
-    parser = argparse.ArgumentParser(description="kill -9 rounds under load")
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    options = parser.parse_args()
-    parent = pathlib.Path(os.environ.get("E2E_FOLDER", ROOT / "target/e2e/run"))
-    folder = parent / f"kill-{os.getpid()}"
-    print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    rounds = Rounds(folder, options.seed)
-    # The last round drains, so that nothing published stays unchecked.
-    total = -(-options.rounds // DRAIN_EVERY) * DRAIN_EVERY
-    began = time.monotonic()
-    passed, failed = 0, 0
-    try:
-        for number in range(total):
-            rounds.round(number)
-            checker = rounds.checker
-            if checker.faults:
-                failed = 1
-                break
-            passed += 1
-            if passed % DRAIN_EVERY == 0:
-                print(
-                    f"{passed} rounds, {rounds.killed_starts} killed starts, "
-                    f"{len(checker.messages)} published, "
-                    f"{checker.delivered_count} delivered, {checker.acked_count} acked, "
-                    f"{checker.nacked_count} nacked, {time.monotonic() - began:.0f} s",
-                    flush=True,
-                )
-    except Exception as error:
-        failed = 1
-        rounds.checker.fault(f"L1 round {passed} broke down: {error!r}")
-    finally:
-        rounds.server.kill()
-    if failed:
-        print(f"round {passed} of seed {options.seed}; data and log in {folder}")
-        for fault in rounds.checker.faults:
-            print(f"  {fault}")
-    else:
-        shutil.rmtree(folder)
-    print(f"{failed} failed, {passed} passed in {time.monotonic() - began:.1f}s")
-    return 1 if failed else 0
+    def told(self):
+        checker = self.checker
+        return (
+            f"{len(checker.messages)} published, {checker.delivered_count} delivered, "
+            f"{checker.acked_count} acked, {checker.nacked_count} nacked"
+        )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cycle.main(Rounds, "kill", "kill -9 rounds under load", rounds=100))

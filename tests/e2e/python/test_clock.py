@@ -154,6 +154,7 @@ def test_a_lease_ends_in_its_time_though_the_clock_stands_still_and_the_process_
     assert pull(rest)[0] == ["one"]
     began = time.monotonic()
     server.process.send_signal(signal.SIGSTOP)
+    # It shall be stopped for that long: nothing is waited for.
     time.sleep(3)
     server.process.send_signal(signal.SIGCONT)
     until(lambda: pull(rest)[0] == ["one"], seconds=30)

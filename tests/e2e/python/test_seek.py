@@ -1,13 +1,12 @@
 """Seek: back and forward in time, what it does to leases and streams, and across a crash."""
 
 import datetime
-import time
 
 import pytest
 
 from statuses import refused
 from streams import opened
-from waiting import data
+from waiting import data, until
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -17,10 +16,10 @@ def now():
 
 
 def between():
-    """A time that lies apart from whatever was published before and after."""
-    time.sleep(0.02)
+    """A time after whatever was published before, and before whatever is published next: the
+    server has the same clock, and an answer comes after the time it is of."""
     moment = now()
-    time.sleep(0.02)
+    until(lambda: now() > moment)
     return moment
 
 

@@ -96,6 +96,8 @@ class Soak:
         self.owed, self.early = set(), set()
         self.breakdowns = []
         self.threads = []
+        # Those that are open now: at the end nothing comes on them any more.
+        self.streams = set()
 
     def note_published(self, ids):
         with self.books:
@@ -132,6 +134,8 @@ class Soak:
         self.publishing.clear()
         self.drain()
         self.running.clear()
+        for call in list(self.streams):
+            call.cancel()
         for thread in self.threads:
             thread.join(60)
         code = self.server.terminate()
@@ -239,7 +243,10 @@ class Soak:
 
             ends = time.monotonic() + self.random.uniform(2, 10)
             call = self.api.streaming_pull(requests(), timeout=30)
+            self.streams.add(call)
             try:
+                if not self.running.is_set():
+                    break
                 for answer in call:
                     ids = [one.ack_id for one in answer.received_messages]
                     self.api.call("Acknowledge", subscription=name, ack_ids=ids)
@@ -250,6 +257,7 @@ class Soak:
                 if error.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
                     raise
             finally:
+                self.streams.discard(call)
                 call.cancel()
 
     def pull(self, kind, most=100):

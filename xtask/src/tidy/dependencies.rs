@@ -6,11 +6,15 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("postrider-domain", &[]),
+    ("postrider-clock", &["postrider-domain"]),
     ("postrider-schemas", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
-    ("postrider-broker", &["postrider-storage", "postrider-schemas", "postrider-domain"]),
+    (
+        "postrider-broker",
+        &["postrider-storage", "postrider-schemas", "postrider-clock", "postrider-domain"],
+    ),
     ("postrider-wire", &[]),
     ("postrider-consumer", &["postrider-domain", "postrider-wire"]),
     (
@@ -24,16 +28,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "postrider-consumer",
         ],
     ),
-    (
-        "postrider-testkit",
-        &[
-            "postrider",
-            "postrider-broker",
-            "postrider-storage",
-            "postrider-domain",
-            "postrider-wire",
-        ],
-    ),
+    ("postrider-testkit", &["postrider-storage", "postrider-clock", "postrider-domain"]),
     ("postrider-bench", &["postrider-wire", "postrider-consumer"]),
     (
         "postrider-fuzz",

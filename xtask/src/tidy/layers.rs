@@ -13,7 +13,6 @@ const LAYERS: [&[&str]; 7] = [
     &[
         "audit",
         "changed",
-        "clock",
         "damaged",
         "decimal",
         "expiries",

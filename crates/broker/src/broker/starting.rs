@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clock::Clock;
 use parking_lot::Mutex;
 use storage::{Engine, ProgressStore};
 
@@ -9,7 +10,6 @@ use super::Broker;
 use crate::admin::{Admin, Dependants};
 use crate::alerts::Alerts;
 use crate::catalogue::Catalogue;
-use crate::clock::Clock;
 use crate::dead_letter::Forwarder;
 use crate::dead_letter_admin::{Counter, DeadLetterAdmin};
 use crate::error::Result;

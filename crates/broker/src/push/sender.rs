@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use clock::Clock;
 use domain::Moment;
 use domain::push::{Class, Endpoint};
 use futures::future::BoxFuture;
@@ -43,7 +44,6 @@ use self::sockets::Sockets;
 use self::trouble::Stage;
 use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
-use crate::clock::Clock;
 
 /// How long a name is looked up for someone who only wants to know whether it may be reached.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(500);

@@ -7,10 +7,9 @@ use std::time::Duration;
 use broker::{Broker, Clock, Options};
 use domain::{OffsetRange, Timestamp, TopicName};
 use storage::disk::{self, Handle};
+use testkit::FakeClock;
 
-use crate::fixture::{
-    FakeClock, HOUR, ack_ids, message, settings, subscription_name, texts, topic_name,
-};
+use crate::fixture::{HOUR, ack_ids, message, settings, subscription_name, texts, topic_name};
 
 struct Life {
     broker: Arc<Broker>,

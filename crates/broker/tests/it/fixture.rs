@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,74 +10,15 @@ use bytes::Bytes;
 use domain::delivery::{AckId, Lease};
 use domain::setting::read::show_google_time;
 use domain::topic::Change;
-use domain::{DeadLetterPolicy, Message, Moment, SubscriptionName, Timestamp, TopicName, Uptime};
-use futures::future::BoxFuture;
+use domain::{DeadLetterPolicy, Message, SubscriptionName, Timestamp, TopicName};
 use parking_lot::Mutex;
 use storage::Engine;
-use tokio::sync::watch;
+use testkit::FakeClock;
 
 use crate::spy::SpyLog;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
-
-/// A clock that stands still until `advance`. Its wall clock can be set.
-pub(crate) struct FakeClock {
-    now: watch::Sender<u64>,
-    /// What the wall clock shows beyond the monotonic one.
-    wall: AtomicU64,
-    /// Which life of the machine this is.
-    boot: AtomicU64,
-}
-
-const WALL_START: u64 = 1_800_000_000_000_000;
-
-impl FakeClock {
-    pub(crate) fn new() -> Self {
-        let (wall, boot) = (AtomicU64::new(WALL_START), AtomicU64::new(1));
-        Self { now: watch::Sender::new(0), wall, boot }
-    }
-
-    pub(crate) fn advance(&self, by: Duration) {
-        self.now.send_modify(|now| *now += u64::try_from(by.as_micros()).unwrap());
-    }
-
-    /// Sets the wall clock forward; no time passes.
-    pub(crate) fn set_forward(&self, by: Duration) {
-        self.wall.fetch_add(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-
-    /// Sets the wall clock back; no time passes.
-    pub(crate) fn set_back(&self, by: Duration) {
-        self.wall.fetch_sub(u64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-
-    /// The machine starts anew: how long it was off, it does not know.
-    pub(crate) fn reboot(&self) {
-        self.boot.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Moment {
-        Moment(*self.now.borrow())
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp(self.wall.load(Ordering::SeqCst) + *self.now.borrow())
-    }
-
-    fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()> {
-        let mut watch = self.now.subscribe();
-        Box::pin(async move {
-            watch.wait_for(|now| *now >= moment.0).await.map(drop).unwrap_or_default();
-        })
-    }
-
-    fn uptime(&self) -> Option<Uptime> {
-        Some(Uptime { boot: self.boot.load(Ordering::SeqCst), time: self.now() })
-    }
-}
 
 /// Keeps what operators did.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use broker::{
@@ -12,17 +12,17 @@ use broker::{
 };
 use domain::replay::{Criteria, Destination, Selection};
 use domain::{ClockMark, Message, Offset, Progress, Subscription, SubscriptionId, TopicId};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use storage::disk::{self, Handle};
 use storage::{Checkpoint, Claim, Commit, Engine, Future, ProgressStore, Result};
 use tempfile::TempDir;
-use testkit::SimDisk;
 use testkit::disk::Cut;
+use testkit::{FakeClock, SimDisk};
 use tokio::runtime::{self, Runtime};
 
 use crate::fixture::{
-    FakeClock, Fixture, dead_letters_to, message, settings, settle, subscription_name, texts,
-    topic_name, until,
+    Fixture, dead_letters_to, message, settings, settle, subscription_name, texts, topic_name,
+    until,
 };
 use crate::spy::SpyLog;
 
@@ -30,10 +30,37 @@ use crate::spy::SpyLog;
 /// this long; were it to get through, it would in far less.
 const BETWEEN: Duration = Duration::from_secs(2);
 
+/// How long the next checkpoint is waited for before it is asked for again: who is asked while
+/// one is half way may take that one for the one meant.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+
+/// How many checkpoints were saved.
+#[derive(Default)]
+struct Saved {
+    count: Mutex<u64>,
+    grew: Condvar,
+}
+
+impl Saved {
+    fn count(&self) -> u64 {
+        *self.count.lock()
+    }
+
+    fn add_one(&self) {
+        *self.count.lock() += 1;
+        self.grew.notify_all();
+    }
+
+    /// Blocks until there are more than `count`, or for `time`.
+    fn wait_beyond(&self, count: u64, time: Duration) {
+        self.grew.wait_while_for(&mut self.count.lock(), |now| *now <= count, time);
+    }
+}
+
 /// Counts the checkpoints that were saved; while it hangs, none is.
 struct Counted {
     inner: Arc<dyn ProgressStore>,
-    saved: Arc<AtomicU64>,
+    saved: Arc<Saved>,
     hangs: Arc<AtomicBool>,
 }
 
@@ -53,7 +80,7 @@ impl ProgressStore for Counted {
         let (saving, count) = (self.inner.checkpoint(checkpoint), Arc::clone(&self.saved));
         Box::pin(async move {
             saving.await?;
-            count.fetch_add(1, Ordering::SeqCst);
+            count.add_one();
             Ok(())
         })
     }
@@ -74,7 +101,7 @@ impl ProgressStore for Counted {
 struct Life {
     broker: Arc<Broker>,
     log: Arc<SpyLog>,
-    checkpoints: Arc<AtomicU64>,
+    checkpoints: Arc<Saved>,
     runtime: Runtime,
     handle: Handle,
 }
@@ -98,7 +125,7 @@ impl Lives {
         let disk = Arc::new(self.disk.clone());
         let opened = disk::open_on(disk, &database, disk::Options::default()).unwrap();
         let log = SpyLog::new(Arc::clone(&opened.engine.log));
-        let checkpoints = Arc::new(AtomicU64::new(0));
+        let checkpoints: Arc<Saved> = Arc::default();
         let progress = Counted {
             inner: Arc::clone(&opened.engine.progress),
             saved: Arc::clone(&checkpoints),
@@ -131,12 +158,13 @@ impl Lives {
                 std::thread::yield_now();
             }
             // One may be half way; the second was begun after the commit.
-            let saved = checkpoints.load(Ordering::SeqCst);
-            while checkpoints.load(Ordering::SeqCst) < saved + 2 && clock.now() < until {
+            let saved = checkpoints.count();
+            while checkpoints.count() < saved + 2 && clock.now() < until {
+                let count = checkpoints.count();
                 // From a thread of its own: a task woken from here might wait for this very
                 // thread, which is held up.
                 std::thread::scope(|scope| drop(scope.spawn(|| log.press()).join()));
-                std::thread::sleep(Duration::from_millis(1));
+                checkpoints.wait_beyond(count, ASK_EVERY);
             }
             let cut = disk.power_cut_with(Cut::LosesUnsynced);
             *left.lock() = Some((cut, copied(&folder)));
@@ -180,9 +208,9 @@ impl Life {
     fn save(&self) {
         // Twice: one may have been half way.
         for _ in 0..2 {
-            let saved = self.checkpoints.load(Ordering::SeqCst);
+            let saved = self.checkpoints.count();
             self.log.press();
-            self.runtime.block_on(until(|| self.checkpoints.load(Ordering::SeqCst) > saved));
+            self.runtime.block_on(until(|| self.checkpoints.count() > saved));
         }
     }
 }

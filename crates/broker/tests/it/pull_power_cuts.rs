@@ -3,15 +3,13 @@
 //!
 //! One thing is done at a time, so that the checker knows what must be; what the broker does by
 //! itself, dead letters and replays and chores, goes on beside it. The seed decides the choices.
-//! `PULL_SEED` runs one seed, `PULL_ROUNDS` more or fewer rounds.
+//! `PULL_ROUNDS` runs more or fewer rounds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{
-    Broker, Clock, Consumer, LetterPlace, Options, ReplayRequest, SeekTarget, SystemClock,
-};
+use broker::{Broker, Clock, Consumer, LetterPlace, Options, ReplayRequest, SeekTarget};
 use domain::delivery::{Flow, Lease};
 use domain::filter::Filter;
 use domain::replay::{Destination, Selection};
@@ -19,12 +17,11 @@ use domain::{Message, Offset, SnapshotName, Subscription, TopicName};
 use storage::disk::{self, Handle};
 use tempfile::TempDir;
 use testkit::disk::{Cut, Effect, Fault};
-use testkit::{Random, SimDisk};
+use testkit::{FakeClock, Random, SimDisk, seed};
 use tokio::runtime::{self, Runtime};
 
 use crate::fixture::{
-    FakeClock, ack_ids, dead_letters_to, decoded, leases_now, message, settings, subscription_name,
-    topic_name,
+    ack_ids, dead_letters_to, decoded, leases_now, message, settings, subscription_name, topic_name,
 };
 use crate::pull_checker::{PullChecker, Seen, Standings};
 
@@ -43,11 +40,8 @@ const SOUGHT: [&str; 2] = ["sought", "sought-keys"];
 
 #[test]
 fn power_cuts_keep_order_acks_letters_filters_seeks_and_replays() {
-    let asked = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let seed = asked("PULL_SEED").unwrap_or_else(|| SystemClock::start().wall().0);
-    println!("PULL_SEED={seed}");
-    let mut rounds = Rounds::new(seed);
-    for number in 0..asked("PULL_ROUNDS").unwrap_or(ROUNDS) {
+    let mut rounds = Rounds::new(seed::seed());
+    for number in 0..seed::number("PULL_ROUNDS").unwrap_or(ROUNDS) {
         rounds.round((number + 1).is_multiple_of(DRAIN_EVERY));
         let faults = &rounds.checker.faults;
         assert!(faults.is_empty(), "round {number}\n{}", faults.join("\n"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use broker::Consumer;
 use domain::Subscription;
 use domain::delivery::{Flow, Lease};
-use testkit::Random;
+use testkit::{Random, seed};
 
 use crate::fixture::{Fixture, leases_now, settings, subscription_name};
 use crate::pull_checker::{PullChecker, Seen};
@@ -20,14 +20,13 @@ const LATE: Duration = Duration::from_millis(20);
 
 #[tokio::test]
 async fn eight_workers_keep_the_order_though_they_fail_and_one_dies_holding_a_key() {
-    let asked = std::env::var("WORKER_SEEDS").ok().map(|text| text.parse().expect("a number"));
-    for seed in 0..asked.unwrap_or(SEEDS) {
+    for seed in seed::seeds(0..seed::number("WORKER_SEEDS").unwrap_or(SEEDS)) {
         let kind = seed % 4;
         let (fifo, exactly_once) = (kind % 2 == 0, kind / 2 == 0);
         let mut work = Work::begin(seed, fifo, exactly_once).await;
         work.run().await;
         let faults = &work.checker.faults;
-        assert!(faults.is_empty(), "seed {seed}\n{}", faults.join("\n"));
+        assert!(faults.is_empty(), "TEST_SEED={seed}\n{}", faults.join("\n"));
     }
 }
 

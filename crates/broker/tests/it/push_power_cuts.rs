@@ -1,14 +1,14 @@
 //! The power is cut again and again while messages are published and pushed, and a checker
 //! watches every lane over all lives.
 //!
-//! The seed decides the choices, the scheduler of the machine the rest. `PUSH_SEED` runs one seed,
-//! `PUSH_ROUNDS` more or fewer rounds.
+//! The seed decides the choices, the scheduler of the machine the rest. `PUSH_ROUNDS` runs
+//! more or fewer rounds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{Broker, Clock, Options, SystemClock};
+use broker::{Broker, Options, SystemClock};
 use domain::push::BatchPush;
 use domain::{Message, OffsetRange, RetryPolicy, Subscription, TopicName};
 use futures::FutureExt;
@@ -17,7 +17,7 @@ use storage::disk::Handle;
 use storage::{Commit, Engine, disk};
 use tempfile::TempDir;
 use testkit::disk::{Cut, Effect, Fault};
-use testkit::{Random, SimDisk};
+use testkit::{Random, SimDisk, seed};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
@@ -37,11 +37,8 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[test]
 fn power_cuts_lose_nothing_and_repeat_only_what_was_in_flight_or_in_the_last_commit() {
-    let asked = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let seed = asked("PUSH_SEED").unwrap_or_else(|| SystemClock::start().wall().0);
-    println!("PUSH_SEED={seed}");
-    let mut rounds = Rounds::new(seed);
-    for number in 0..asked("PUSH_ROUNDS").unwrap_or(ROUNDS) {
+    let mut rounds = Rounds::new(seed::seed());
+    for number in 0..seed::number("PUSH_ROUNDS").unwrap_or(ROUNDS) {
         rounds.round(number);
     }
     rounds.end();
@@ -308,6 +305,7 @@ fn endpoint(
         async move {
             let name = &push.path[1..];
             checker.arrived(name, &push.messages);
+            // A receiver takes its time: requests are in flight when the power goes.
             tokio::time::sleep(Duration::from_micros(latency)).await;
             if name.starts_with("flaky") && fails {
                 checker.answers(name, &push.messages, Outcome::Failed);

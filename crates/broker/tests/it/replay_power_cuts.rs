@@ -10,13 +10,11 @@ use domain::replay::{Criteria, Destination, Selection};
 use domain::{Message, Subscription};
 use storage::disk::{self, Handle};
 use tempfile::TempDir;
-use testkit::SimDisk;
 use testkit::disk::{Cut, Effect, Fault};
+use testkit::{FakeClock, SimDisk};
 use tokio::runtime::{self, Runtime};
 
-use crate::fixture::{
-    FakeClock, dead_letters_to, message, settings, subscription_name, topic_name, until,
-};
+use crate::fixture::{dead_letters_to, message, settings, subscription_name, topic_name, until};
 
 const LETTERS: u64 = 100_000;
 const PER_SECOND: u32 = 10_000;

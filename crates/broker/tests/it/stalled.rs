@@ -91,7 +91,8 @@ impl Watched {
 pub(crate) async fn pass_tick(fixture: &Fixture) {
     fixture.clock.advance(TICK);
     // The log tells what is visible from a thread of its own.
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    until(|| fixture.log.has_told_all()).await;
+    settle().await;
 }
 
 #[tokio::test]

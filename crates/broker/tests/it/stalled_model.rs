@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use domain::TopicName;
-use testkit::Random;
+use testkit::{Random, seed};
 
 use crate::fixture::{Fixture, settings, texts};
 use crate::stalled::{Watched, pass_tick};
@@ -108,14 +108,13 @@ impl Model {
             }
             pass_tick(&self.fixture).await;
         }
-        panic!("seed {}: {} of {} came", self.seed, self.leased.len(), self.published);
+        panic!("TEST_SEED={}: {} of {} came", self.seed, self.leased.len(), self.published);
     }
 }
 
 #[tokio::test]
 async fn nobody_depends_on_whoever_was_woken() {
-    let seeds = std::env::var("STALLED_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    for seed in 0..seeds.unwrap_or(SEEDS) {
+    for seed in seed::seeds(0..seed::number("STALLED_SEEDS").unwrap_or(SEEDS)) {
         let mut model = Model::new(seed).await;
         for _ in 0..STEPS {
             model.step().await;

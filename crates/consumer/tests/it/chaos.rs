@@ -100,8 +100,7 @@ impl Handler for Chaos {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_effect_happens_once_whatever_goes_wrong() {
-    let seed = u64::from(std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos());
-    println!("seed {seed}");
+    let seed = testkit::seed::seed();
     let rig = Rig::start().await;
     let mut peer = rig.peer().await;
     peer.create_with_policy(|subscription| {

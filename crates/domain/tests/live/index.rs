@@ -6,6 +6,7 @@ use std::sync::Arc;
 use domain::Filter;
 use domain::filter::Expression;
 use domain::matching::{self, Index, Interest, RESIDUAL_MAX, Scope, Scratch, Subject, TooComplex};
+use testkit::seed;
 
 use crate::generate::{self, Random, Sent};
 use crate::naive;
@@ -143,17 +144,15 @@ fn canonical_unlimited(text: &str) -> Expression {
     }
 }
 
-/// A million pairs, or as many as `MATCHING_PAIRS` says; `MATCHING_SEED` begins elsewhere.
+/// A million pairs, or as many as `MATCHING_PAIRS` says; `TEST_SEED` begins elsewhere.
 #[test]
 fn the_index_finds_what_the_naive_evaluator_finds() {
-    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let wanted: usize = number("MATCHING_PAIRS", 1_000_000);
-    let first = number("MATCHING_SEED", 1);
-    let (mut pairs, mut matched, mut seed) = (0, 0, first as u64);
+    let wanted = seed::number("MATCHING_PAIRS").unwrap_or(1_000_000);
+    let (mut pairs, mut matched, mut seed) = (0, 0, seed::number(seed::VARIABLE).unwrap_or(1));
     let (mut scratch, mut out) = (Scratch::default(), Vec::new());
     while pairs < wanted {
         let mut random = Random::new(seed);
-        println!("seed {seed}");
+        seed::tell(seed);
         let mut model = Model::new();
         for _ in 0..200 + random.below(600) {
             model.insert(&mut random);
@@ -166,8 +165,8 @@ fn the_index_finds_what_the_naive_evaluator_finds() {
             }
             let sent = generate::sent(&mut random);
             let (looked_at, met) = model.compare(&sent, &mut scratch, &mut out);
-            pairs += looked_at;
-            matched += met;
+            pairs += looked_at as u64;
+            matched += met as u64;
         }
         while !model.held.is_empty() {
             model.remove(&mut random);

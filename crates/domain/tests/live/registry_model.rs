@@ -6,6 +6,7 @@ use std::time::Duration;
 use domain::live::{Ended, Handle, Registry, Request, Settings, Spec};
 use domain::matching::{Index, Scratch, Subject};
 use domain::{Moment, Now};
+use testkit::seed;
 
 use crate::generate::{Random, Sent};
 use crate::registry::{at, request};
@@ -180,8 +181,8 @@ impl World {
 
 #[test]
 fn registry_and_index_agree_with_what_should_be_there() {
-    for seed in 0..60 {
-        println!("seed {seed}");
+    for seed in seed::seeds(0..60) {
+        seed::tell(seed);
         let mut random = Random::new(seed);
         let mut world = World {
             registry: Registry::new(Settings::default()),

@@ -34,7 +34,7 @@ pub(crate) fn run_seed(seed: u64) {
     let again = run(&short).err().map(|failure| failure.said).unwrap_or_default();
     let story = STORY.take().unwrap_or_default();
     panic!(
-        "seed {seed} fails at {}: {}\n\
+        "TEST_SEED={seed} fails at {}: {}\n\
          run it alone with `cargo xtask sim --seed {seed}`\n\
          filter {}, indexed_max {}, remembered_max {}, read_max {}; these steps are enough:\n\
          {}\nwith: {again}",

@@ -87,19 +87,12 @@ fn table(attempts: &[Value]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::cli::parsing;
 
     fn parse(words: &[&str]) -> Result<Arguments, clap::Error> {
         let words = ["attempts", "projects/p/subscriptions/s"].iter().chain(words);
-        Cli::try_parse_from(words).map(|cli| cli.arguments)
+        parsing::parse(words)
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod messages;
 mod names;
 mod obstacles;
 mod output;
+#[cfg(test)]
+mod parsing;
 mod progress_bar;
 mod publish;
 mod pull;

@@ -258,15 +258,8 @@ fn next_line(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::cli::parsing::parse;
 
     #[test]
     fn lines_are_messages_without_their_ends() {
@@ -296,7 +289,7 @@ mod tests {
     #[test]
     fn attributes_and_key_are_the_same_for_all() {
         let words = ["publish", "orders", "x", "-a", "kind=order", "--ordering-key", "ann"];
-        let arguments = Cli::try_parse_from(words).unwrap().arguments;
+        let arguments = parse(words).unwrap();
         let expected = json!({"attributes": {"kind": "order"}, "orderingKey": "ann"});
         assert_eq!(Value::Object(template(&arguments)), expected);
         assert_eq!(arguments.messages, ["x"]);

@@ -178,26 +178,19 @@ fn line(received: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::cli::parsing::parse;
 
     #[test]
     fn the_later_of_two_contrary_flags_counts() {
         let ack = |words: &[&str]| {
             let words = ["pull", "s"].iter().chain(words);
-            Cli::try_parse_from(words).map(|cli| cli.arguments.ack).unwrap()
+            parse::<Arguments>(words).unwrap().ack
         };
         assert!(!ack(&[]) && !ack(&["--no-ack"]) && !ack(&["--ack", "--no-ack"]));
         assert!(ack(&["--ack"]) && ack(&["--no-ack", "--ack"]));
-        assert!(Cli::try_parse_from(["pull", "s", "--max", "0"]).is_err());
-        assert!(Cli::try_parse_from(["pull", "s", "--data", "--json"]).is_err());
+        assert!(parse::<Arguments>(["pull", "s", "--max", "0"]).is_err());
+        assert!(parse::<Arguments>(["pull", "s", "--data", "--json"]).is_err());
     }
 
     #[test]

@@ -88,22 +88,15 @@ fn target(arguments: &Arguments, now: Timestamp) -> Result<Value, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::cli::parsing::parse;
 
     #[test]
     fn each_target_becomes_one_of_googles() {
         let body = |words: &[&str]| {
             let words = ["seek", "s", "--project", "p"].iter().chain(words);
-            let cli = Cli::try_parse_from(words).ok()?;
-            target(&cli.arguments, Timestamp(7_200_000_000)).ok()
+            let arguments = parse(words).ok()?;
+            target(&arguments, Timestamp(7_200_000_000)).ok()
         };
         assert_eq!(body(&["--earliest"]), Some(json!({"time": "1970-01-01T00:00:00Z"})));
         assert_eq!(body(&["--latest"]), Some(json!({"time": "1970-01-01T02:00:00Z"})));

@@ -367,24 +367,19 @@ fn start(text: &str, now: Timestamp) -> Result<Value, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use domain::Subscription;
     use domain::subscription::SETTINGS;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        settings: Settings<Subscription, true>,
-    }
+    use crate::cli::parsing::parse;
 
     fn applied(current: Value, words: &str) -> Result<Value, String> {
         let words = std::iter::once("x").chain(words.split_whitespace());
-        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let settings: Settings<Subscription, true> =
+            parse(words).map_err(|error| error.to_string())?;
         let at = At { project: Some("p".to_owned()), ..At::default() };
         let mut changes = Changes::new(current);
-        let given = cli.settings.given.apply(SETTINGS, &at, &mut changes, Timestamp(0));
+        let given = settings.given.apply(SETTINGS, &at, &mut changes, Timestamp(0));
         given.map_err(|failure| failure.problem)?;
         Ok(changes.request("subscription"))
     }

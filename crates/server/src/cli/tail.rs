@@ -214,18 +214,11 @@ fn line(found: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::cli::parsing;
 
     fn parse(words: &[&str]) -> Option<Arguments> {
-        Cli::try_parse_from(["tail"].iter().chain(words)).ok().map(|cli| cli.arguments)
+        parsing::parse(["tail"].iter().chain(words)).ok()
     }
 
     #[test]

@@ -234,18 +234,11 @@ fn sort(subscriptions: &mut [Value], sort: Sort) {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::cli::parsing::parse;
 
     fn arguments(words: &[&str]) -> Arguments {
-        Cli::try_parse_from(["top"].iter().chain(words)).unwrap().arguments
+        parse(["top"].iter().chain(words)).unwrap()
     }
 
     fn figures(deliveries: u64, backlog: u64) -> Value {

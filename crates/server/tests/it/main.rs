@@ -8,6 +8,8 @@
 mod attempts;
 mod backups;
 mod browsers;
+#[path = "../built/mod.rs"]
+mod built;
 mod ending_streams;
 mod exactly_once;
 mod hostile;

@@ -27,7 +27,8 @@ use wire::protobuf::Empty;
 use wire::pubsub::subscriber_client::SubscriberClient;
 use wire::pubsub::{AcknowledgeRequest, PublishRequest, PullRequest, StreamingPullRequest};
 
-use crate::program::{Process, postrider};
+use crate::built::postrider;
+use crate::program::Process;
 use crate::rig::{call, message, publisher, subscriber};
 
 const MIB: u64 = 1 << 20;

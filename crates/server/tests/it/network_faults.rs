@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use testkit::Random;
+use testkit::{Random, seed};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -82,6 +82,7 @@ impl Client {
                     // Never sent again: it may have been stored.
                     _ => break,
                 }
+                // Paced, so that there is always something under way while the weather changes.
                 tokio::time::sleep(Duration::from_millis(random.below(5))).await;
             }
         }
@@ -144,29 +145,32 @@ fn check(seed: u64, sent: &Sent, received: &Received) {
         let text = std::str::from_utf8(&message.data).unwrap();
         let id: u64 = message.message_id.parse().unwrap();
         let number: usize = text.split('/').nth(1).unwrap().parse().unwrap();
-        assert!(sent.requests[number].iter().any(|sent| sent == text), "D2, seed {seed}: {text}");
+        assert!(
+            sent.requests[number].iter().any(|sent| sent == text),
+            "D2, TEST_SEED={seed}: {text}"
+        );
         let is_first = ids.insert(text, id).is_none_or(|before| {
-            assert_eq!(before, id, "D4, seed {seed}: {text} has two ids");
+            assert_eq!(before, id, "D4, TEST_SEED={seed}: {text} has two ids");
             false
         });
         let key = message.ordering_key.as_str();
         if is_first && !key.is_empty() {
             let before = last.insert(key, id);
-            assert!(before < Some(id), "O1, seed {seed}: {id} of {key} after {before:?}");
+            assert!(before < Some(id), "O1, TEST_SEED={seed}: {id} of {key} after {before:?}");
         }
     }
     let different: BTreeSet<_> = ids.values().collect();
-    assert_eq!(different.len(), ids.len(), "D4, seed {seed}: an id was given twice");
+    assert_eq!(different.len(), ids.len(), "D4, TEST_SEED={seed}: an id was given twice");
     let answered = sent.answered.iter().flat_map(|(_, ids)| ids);
-    assert!(answered.is_sorted_by(|a, b| a < b), "D4, seed {seed}: ids do not grow");
+    assert!(answered.is_sorted_by(|a, b| a < b), "D4, TEST_SEED={seed}: ids do not grow");
     for (number, answered) in &sent.answered {
         for (text, id) in sent.requests[*number].iter().zip(answered) {
-            assert_eq!(ids.get(text.as_str()), Some(id), "D1, seed {seed}: {text}");
+            assert_eq!(ids.get(text.as_str()), Some(id), "D1, TEST_SEED={seed}: {text}");
         }
     }
     for request in &sent.requests {
         let came = request.iter().filter(|text| ids.contains_key(text.as_str())).count();
-        assert!(came == 0 || came == request.len(), "D3, seed {seed}: {came} of {request:?}");
+        assert!(came == 0 || came == request.len(), "D3, TEST_SEED={seed}: {came} of {request:?}");
     }
 }
 
@@ -191,6 +195,7 @@ async fn run(server: SocketAddr, seed: u64) -> u64 {
         for _ in 0..CHANGES {
             proxy.set(STORMS[random.index(STORMS.len())]);
             let lasts = Duration::from_millis(1 + random.below(CHANGE_MS_MAX));
+            // The weather lasts so long: nothing is waited for.
             tokio::time::sleep(lasts).await;
         }
         proxy.set(Weather::Fair);
@@ -203,7 +208,7 @@ async fn run(server: SocketAddr, seed: u64) -> u64 {
     };
     let draining = client.receive(&mut received, |received| has_all(&sent, received));
     let drained = tokio::time::timeout(DRAINED_WITHIN, draining).await;
-    assert!(drained.is_ok(), "L1, seed {seed}: not everything came");
+    assert!(drained.is_ok(), "L1, TEST_SEED={seed}: not everything came");
     // What was not answered and stored all the same comes too, and whole.
     let settled = client.receive(&mut received, |_| false);
     drop(tokio::time::timeout(Duration::from_secs(1), settled).await);
@@ -213,9 +218,9 @@ async fn run(server: SocketAddr, seed: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_fault_of_the_network_breaks_a_promise() {
-    let seeds = std::env::var("NETWORK_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let seeds = seed::seeds(0..seed::number("NETWORK_SEEDS").unwrap_or(SEEDS));
     let rig = Rig::start("disk").await;
-    for seed in 0..seeds.unwrap_or(SEEDS) {
+    for seed in seeds.clone() {
         let id = format!("seed-{seed}");
         let made = Topic { name: topic(&id), ..Topic::default() };
         rig.publisher().await.create_topic(made).await.unwrap();
@@ -228,7 +233,7 @@ async fn no_fault_of_the_network_breaks_a_promise() {
         rig.subscriber().await.create_subscription(made).await.unwrap();
     }
     let mut histories = JoinSet::new();
-    for seed in 0..seeds.unwrap_or(SEEDS) {
+    for seed in seeds {
         histories.spawn(run(rig.address, seed));
     }
     let mut cuts = 0;

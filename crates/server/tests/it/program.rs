@@ -1,39 +1,28 @@
 //! The built program: settings, first screen, refusals, signals, verify.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::built::{Running, postrider, run, text, unchanged};
 use crate::rig::call;
 
-pub(crate) fn postrider(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-    command.args(arguments).env_remove("POSTRIDER_CONFIG");
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    postrider(arguments).output().unwrap()
-}
-
 fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    text(&output.stderr)
 }
 
 fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    text(&output.stdout)
 }
 
-/// A server process; killed if a test forgets to end it.
+/// A server process.
 pub(crate) struct Process {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    screen: String,
+    running: Running,
     pub(crate) address: SocketAddr,
 }
 
@@ -49,37 +38,17 @@ impl Process {
 
     /// `command` runs the program and lacks its arguments.
     pub(crate) fn spawn(mut command: Command, listen: &str, folder: &Path, more: &[&str]) -> Self {
-        let data = folder.join("data");
         command.args(["serve", "--listen", listen, "--data-dir"]);
-        command
-            .env_remove("POSTRIDER_CONFIG")
-            .arg(&data)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let address = SocketAddr::from(([0; 4], 0));
-        let mut process = Self { child, stdout, screen: String::new(), address };
-        process.read_address();
-        process
-    }
-
-    fn read_address(&mut self) {
-        loop {
-            let from = self.screen.len();
-            let read = self.stdout.read_line(&mut self.screen).unwrap();
-            assert_ne!(read, 0, "it ended: {}", self.screen);
-            if let Some(rest) = self.screen[from..].strip_prefix("Listening") {
-                self.address = rest.trim().parse().unwrap();
-                return;
-            }
-        }
+        command.arg(folder.join("data")).args(more).stderr(Stdio::piped());
+        unchanged(&mut command);
+        let mut running = Running::start(command);
+        let address = running.read_address();
+        Self { running, address }
     }
 
     /// The most memory that it has used so far, in bytes.
     pub(crate) fn memory_max(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.running.child.id());
         let status = std::fs::read_to_string(path).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
@@ -87,23 +56,17 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
+        self.running.signal(signal);
     }
 
     /// Waits for the end; returns the exit code, the screen and the log.
-    fn end(mut self) -> (Option<i32>, String, String) {
-        self.stdout.read_to_string(&mut self.screen).unwrap();
+    fn end(self) -> (Option<i32>, String, String) {
+        let mut running = self.running;
+        let mut screen = std::mem::take(&mut running.screen);
+        running.stdout.take().unwrap().read_to_string(&mut screen).unwrap();
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        (self.child.wait().unwrap().code(), std::mem::take(&mut self.screen), log)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        running.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (running.child.wait().unwrap().code(), screen, log)
     }
 }
 
@@ -378,7 +341,7 @@ async fn a_failed_log_ends_the_program_with_a_failure() {
     call(process.address, "POST", &path, body.clone()).await.ok();
 
     let none = Rlimit { current: Some(0), maximum: Some(0) };
-    prlimit(Some(Pid::from_child(&process.child)), Resource::Fsize, none).unwrap();
+    prlimit(Some(Pid::from_child(&process.running.child)), Resource::Fsize, none).unwrap();
     let answer = call(process.address, "POST", &path, body).await;
     answer.refused(503, "UNAVAILABLE");
     let (code, _, log) = process.end();

@@ -17,7 +17,8 @@ use tokio::task::JoinSet;
 use tonic_prost::prost::Message as _;
 use wire::pubsub::{PublishRequest, PubsubMessage, StreamingPullRequest};
 
-use crate::program::{Process, postrider};
+use crate::built::postrider;
+use crate::program::Process;
 use crate::rig::{call, message, publisher};
 use crate::streams::{Stream, first, ids};
 

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use consumer::effects::Value;
 use consumer::firestore::fake::{Call, Fake};
@@ -11,11 +12,15 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use tonic::Code;
 
-use crate::program::{Running, postrider, run};
+use crate::built::{postrider, run, text};
+use crate::program::Running;
 use crate::traffic::{Clients, SUBSCRIPTION};
 
 const EXAMPLE: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/materialize/routes.toml"));
+
+/// How long it may take to make what it reads from.
+const MADE_WITHIN: Duration = Duration::from_secs(60);
 
 /// The example as a file of this test, with another source.
 fn config(folder: &Path, source: &str, more: &str) -> PathBuf {
@@ -36,10 +41,6 @@ fn push_source() -> String {
 fn event(service: &str, timestamp: &str, status: &str) -> Json {
     json!({"schemaVersion": 1, "service": service, "eventType": "deploy", "status": status,
            "timestamp": timestamp})
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
@@ -145,9 +146,13 @@ async fn what_it_reads_from_must_exist_or_is_made() {
     command.env("FIRESTORE_EMULATOR_HOST", fake.address());
     let mut running = Running::start(command);
     let described = || run(&["subscription", "describe", SUBSCRIPTION, "--server", &server]);
-    while !described().status.success() {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    // It says nothing when it has made what it reads from.
+    let made = async {
+        while !described().status.success() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(MADE_WITHIN, made).await.expect("the subscription was never made");
     assert!(text(&described().stdout).contains("materialize.dlq"), "poison has a place to go");
     publish(&address, &event("api", "2026-11-15T12:00:00Z", "up"));
     let line: Json = serde_json::from_str(&running.lines().next().unwrap().unwrap()).unwrap();

@@ -2,10 +2,11 @@
 //! fake in this process and as Google's emulator where that is installed.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     reason = "a test that meets the unexpected shall fail and say where"
 )]
 
+#[path = "../built/mod.rs"]
+mod built;
 mod command;
 mod once;
 mod program;

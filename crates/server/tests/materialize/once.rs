@@ -11,9 +11,10 @@ use consumer::effects::{Path as Document, Value};
 use consumer::firestore::fake::{Fake, Faults};
 use consumer::firestore::{Client, Options, from_api};
 use tempfile::TempDir;
-use testkit::{FirestoreEmulator, Random};
+use testkit::{FirestoreEmulator, Random, seed};
 
-use crate::program::{Running, run};
+use crate::built::run;
+use crate::program::Running;
 use crate::traffic::{Clients, Expected, SUBSCRIPTION};
 
 /// Messages against the fake, duplicates among them.
@@ -55,9 +56,7 @@ fields = { state = { from = "data.state", type = "integer" } }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_effect_happens_once_though_all_goes_wrong() {
-    let seed = std::env::var("MATERIALIZE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or(7);
-    println!("MATERIALIZE_SEED={seed}: {MESSAGES} messages against the fake");
+    let seed = seed::seed_or(7);
     let fake = Fake::start().await.unwrap();
     fake.set_faults(Faults::by_chance(seed, 10, 5));
     let expected = exercise(&fake.address(), MESSAGES, seed).await;

@@ -8,7 +8,7 @@ use domain::{
 use storage::{Append, Checkpoint, Commit, Engine, ReadLimit, Urgency};
 use testkit::checker::{Content, Event};
 use testkit::disk::{Cut, Effect, Fault};
-use testkit::{Checker, Random};
+use testkit::{Checker, Random, seed};
 
 use crate::bed::Bed;
 use crate::history::record;
@@ -170,8 +170,8 @@ fn content(message: &domain::Message) -> Content {
 
 #[tokio::test]
 async fn consumers_see_no_promise_broken_through_many_crashes() {
-    for seed in 0..12 {
-        println!("seed {seed}");
+    for seed in seed::seeds(0..12) {
+        seed::tell(seed);
         let checker = Checker::new(ACK_LOSS);
         let random = Random::seeded(seed);
         let mut world = World { checker, random, events: 0, requests: 0, messages: 0 };
@@ -193,7 +193,7 @@ async fn consumers_see_no_promise_broken_through_many_crashes() {
             bed = bed.after(Cut::Random(world.random.draw()));
         }
         world.drain(bed.open().expect("it recovers")).await;
-        assert_eq!(world.checker.violations(), [], "seed {seed}");
+        assert_eq!(world.checker.violations(), [], "TEST_SEED={seed}");
         assert!(world.requests > 40, "only {} requests", world.requests);
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{HashSet, VecDeque};
 use domain::{OffsetRange, Progress, ProgressChange};
 use futures::FutureExt;
 use storage::{Future, Result, Urgency};
-use testkit::Random;
 use testkit::disk::Cut;
+use testkit::{Random, seed};
 
 use crate::bed::{Bed, scaled};
 use crate::film::{Camera, Film};
@@ -126,8 +126,8 @@ async fn film_of(seed: u64) -> Film {
 #[tokio::test]
 async fn nothing_answered_is_lost_whatever_goes_on_when_the_power_goes() {
     const CUTS: usize = 1_000;
-    for seed in 0..scaled(12) {
-        println!("seed {seed}");
+    for seed in seed::seeds(0..scaled(12)) {
+        seed::tell(seed);
         let film = film_of(seed).await;
         let mut random = Random::seeded(seed ^ 0xfeed);
         let mut seen = HashSet::new();

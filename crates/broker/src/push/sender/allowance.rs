@@ -6,10 +6,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use clock::Clock;
 use domain::Moment;
 use futures::FutureExt;
-
-use crate::clock::Clock;
 
 /// The longest wait for a permit, whatever the timeout: with the longest timeout on top it still
 /// ends before the lease of what is sent.

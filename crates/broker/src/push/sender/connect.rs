@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use clock::Clock;
 use domain::Moment;
 use domain::push::Endpoint;
 use futures::future::{Either, select};
@@ -28,7 +29,6 @@ use super::sockets::{SocketSlot, Sockets, are_used_up};
 use super::stream::{Socket, Stream};
 use super::trouble::{self, Stage};
 use super::{SenderError, SenderOptions};
-use crate::clock::Clock;
 use crate::push::exchange::NoAnswer;
 use crate::push::guard::Guard;
 

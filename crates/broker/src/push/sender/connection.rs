@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use clock::Clock;
 use domain::Moment;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -22,7 +23,6 @@ use super::body::{Body, Reading};
 use super::head::{self, BadHead, HEAD_BYTES_MAX, Head};
 use super::outgoing::Outgoing;
 use super::stream::Stream;
-use crate::clock::Clock;
 use crate::push::exchange::{Answer, Request};
 
 /// How long the body of an answer is read: the status has decided already.

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use clock::Clock;
 use domain::Moment;
 use domain::push::Endpoint;
 use parking_lot::Mutex;
 
 use super::connection::Connection;
 use super::sockets::Sockets;
-use crate::clock::Clock;
 use crate::spawn;
 
 /// The connections that are kept.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::Clock;
 use domain::Moment;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -14,7 +15,6 @@ use tokio::sync::{Semaphore, watch};
 
 use super::allowance::Allowance;
 use super::sockets::{are_used_up, are_used_up_now};
-use crate::clock::Clock;
 use crate::spawn;
 
 /// How long found addresses count. Short, since the next answer of the name's owner may differ.

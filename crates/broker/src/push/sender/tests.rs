@@ -10,53 +10,16 @@ mod secure;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use domain::Timestamp;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
+use testkit::FakeClock;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Stands still until `advance`, and knows until when others sleep.
-#[derive(Default)]
-pub(super) struct FakeClock {
-    now: watch::Sender<u64>,
-    sleeps: watch::Sender<Vec<Moment>>,
-}
-
-impl FakeClock {
-    pub(super) fn advance(&self, by: Duration) {
-        self.now.send_modify(|now| *now += u64::try_from(by.as_micros()).unwrap());
-    }
-
-    /// Waits until someone sleeps for `by` from now on.
-    async fn is_slept_for(&self, by: Duration) {
-        let until = self.now().plus(by);
-        self.sleeps.subscribe().wait_for(|sleeps| sleeps.contains(&until)).await.unwrap();
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Moment {
-        Moment(*self.now.borrow())
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp(*self.now.borrow())
-    }
-
-    fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()> {
-        let mut now = self.now.subscribe();
-        self.sleeps.send_modify(|sleeps| sleeps.push(moment));
-        Box::pin(async move {
-            now.wait_for(|now| *now >= moment.0).await.map(drop).unwrap_or_default();
-        })
-    }
-}
 
 /// Knows the names it is told, and fails on others as the system does.
 #[derive(Default)]

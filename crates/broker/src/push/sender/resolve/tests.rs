@@ -1,5 +1,6 @@
+use testkit::FakeClock;
+
 use super::*;
-use crate::push::sender::tests::FakeClock;
 
 /// Knows `127.0.0.1` for every name but `nowhere`, counts the questions, and holds answers back.
 struct Counting {

@@ -94,12 +94,7 @@ async fn a_stalled_body_is_not_waited_for_longer_than_the_timeout() {
     let timeout = Duration::from_millis(300);
     let sending = fixture.start(Request { timeout, ..to(peer.address) });
     // For the connection, for the request, and for the body.
-    let mut sleeps = fixture.clock.sleeps.subscribe();
-    let until = fixture.clock.now().plus(timeout);
-    sleeps
-        .wait_for(|sleeps| sleeps.iter().filter(|sleep| **sleep == until).count() == 3)
-        .await
-        .unwrap();
+    fixture.clock.is_slept_for_times(timeout, 3).await;
     fixture.clock.advance(timeout);
     assert_eq!(sending.await.unwrap().unwrap().status, StatusCode::OK);
 }

@@ -153,9 +153,7 @@ async fn a_host_that_hangs_leaves_connects_for_others() {
     let request_of = |timeout| Request { timeout: timeout * SECOND, ..request(&endpoint) };
     let stuck = [4, 6, 7, 8, 9].map(|timeout| fixture.start(request_of(timeout)));
     // Two connect, the others wait for them.
-    let until = fixture.clock.now().plus(5 * SECOND);
-    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 2;
-    fixture.clock.sleeps.subscribe().wait_for(connecting).await.unwrap();
+    fixture.clock.is_slept_for_times(5 * SECOND, 2).await;
     let endpoint = format!("http://well:{}/", peer.address.port());
     assert_eq!(fixture.send(request(&endpoint)).await.unwrap().status, StatusCode::OK);
     assert_eq!(fixture.sender.connector.hosts_with_connects(), 1);
@@ -242,9 +240,7 @@ async fn a_host_that_connected_well_does_not_wait_behind_those_that_hang() {
     fixture.clock.advance(SECOND);
     let _stuck =
         ["hangs1", "hangs2", "hangs3"].map(|host| fixture.start(named(host, hanging.address)));
-    let until = fixture.clock.now().plus(5 * SECOND);
-    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 3;
-    fixture.clock.sleeps.subscribe().wait_for(connecting).await.unwrap();
+    fixture.clock.is_slept_for_times(5 * SECOND, 3).await;
     // Only the part is left that is not for a host of which nothing is known.
     let fourth = Request { timeout: SECOND, ..named("hangs4", hanging.address) };
     let fourth = fixture.start(fourth);
@@ -271,9 +267,7 @@ async fn a_host_is_no_longer_proven_once_a_connect_fails() {
     fixture.clock.advance(SECOND);
     let _stuck =
         ["hangs1", "hangs2", "hangs3"].map(|host| fixture.start(named(host, hanging.address)));
-    let until = fixture.clock.now().plus(5 * SECOND);
-    let connecting = |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 3;
-    fixture.clock.sleeps.subscribe().wait_for(connecting).await.unwrap();
+    fixture.clock.is_slept_for_times(5 * SECOND, 3).await;
     let sending = fixture.start(Request { timeout: SECOND, ..named("well", peer.address) });
     fixture.clock.is_slept_for(SECOND).await;
     fixture.clock.advance(SECOND);
@@ -377,12 +371,8 @@ async fn a_lookup_that_hangs_is_the_hosts_fault_and_one_that_never_began_is_ours
     let fixture = Fixture { sender: Arc::new(sender), clock };
     let start = |number: usize| fixture.start(request(&format!("http://host{number}/")));
     let sent: Vec<_> = (0..=LOOKUPS).map(start).collect();
-    let until = fixture.clock.now().plus(30 * SECOND);
-    let mut sleeps = fixture.clock.sleeps.subscribe();
     // Each waits for the lookup to begin, and all but one for its end.
-    let waiting =
-        |sleeps: &Vec<Moment>| sleeps.iter().filter(|at| **at == until).count() == 2 * LOOKUPS + 1;
-    sleeps.wait_for(waiting).await.unwrap();
+    fixture.clock.is_slept_for_times(30 * SECOND, 2 * LOOKUPS + 1).await;
     fixture.clock.advance(30 * SECOND);
     let mut ours = 0;
     for sending in sent {

@@ -1,4 +1,4 @@
-//! What exists and what the settings of the program declare under the same name, compared.
+//! Compares what exists with what the configuration declares under the same name.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::backoff::show_wait;
 use crate::subscription::{Entry, SETTINGS, Subscription};
 use crate::topic::Topic;
 
-/// A setting that is not what was declared, under the name it is declared by.
+/// A setting that differs from its declaration, under its declared name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// The setting.
     pub field: &'static str,
-    /// What was declared and what is, where both are short and no secrets.
+    /// The declared and the actual value, if both are short and not secret.
     pub values: Option<(String, String)>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Where a topic `is` not as `declared`.
+/// Where a topic (`is`) differs from what was `declared`.
 pub fn of_topic(declared: &Topic, is: &Topic) -> Vec<Drift> {
     let mut found = Found::default();
     found.shown("message_retention", declared.message_retention, is.message_retention, maybe);
@@ -35,12 +35,12 @@ pub fn of_topic(declared: &Topic, is: &Topic) -> Vec<Drift> {
     found.0
 }
 
-/// Where a subscription `is` not as `declared`.
+/// Where a subscription (`is`) differs from what was `declared`.
 pub fn of_subscription(declared: &Subscription, is: &Subscription) -> Vec<Drift> {
     of_subscription_by(SETTINGS, declared, is)
 }
 
-/// The same by another table than the program's.
+/// The same, using another table of settings.
 pub fn of_subscription_by(
     table: &[Entry],
     declared: &Subscription,
@@ -50,7 +50,7 @@ pub fn of_subscription_by(
     found.shown("topic", &declared.topic, &is.topic, |topic| topic.to_string());
     for setting in table.iter().filter(|setting| !setting.config.is_empty()) {
         let (declared, is) = ((setting.show)(declared), (setting.show)(is));
-        // An address or a header may hold a token.
+        // An address or a header may contain a token.
         let values = if setting.is_secret { None } else { told(setting, &declared, &is) };
         let is_same = values.as_ref().is_some_and(|(declared, is)| declared == is);
         if declared != is && !is_same {
@@ -60,7 +60,7 @@ pub fn of_subscription_by(
     found.0
 }
 
-/// Both values as the configuration file has them, where they are short.
+/// Both values as the configuration file spells them, if they are short.
 fn told(setting: &Entry, declared: &Value, is: &Value) -> Option<(String, String)> {
     let brief = |value: &Value| match value {
         Value::Null => Some(setting.default.to_owned()),
@@ -77,7 +77,7 @@ fn maybe(time: Option<Duration>) -> String {
 struct Found(Vec<Drift>);
 
 impl Found {
-    /// With both values.
+    /// Adds the setting with both values.
     fn shown<T: PartialEq>(
         &mut self,
         field: &'static str,
@@ -90,7 +90,7 @@ impl Found {
         }
     }
 
-    /// The name alone.
+    /// Adds only the setting's name.
     fn named<T: PartialEq>(&mut self, field: &'static str, declared: &T, is: &T) {
         if declared != is {
             self.0.push(Drift { field, values: None });

@@ -287,7 +287,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The database must not name what the log does not contain, nor miss what it has lost (LOG-1).
+    /// The log must contain what the database names, and every group after the checkpoint (LOG-1).
     fn check(&mut self, stored: &Stored, files: &[Arc<WalFile>]) -> Result<()> {
         let (name, first_group) = match (files.last(), files.first()) {
             (Some(last), Some(first)) => (last.name(), first.header.first_group),

@@ -93,7 +93,7 @@ pub(super) fn pretend_columns(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Checks every row that is looked up by its key: a row with a damaged key would not be missed.
+/// Checks every row that is looked up by its key: a lookup would not notice a damaged key.
 pub(super) fn check_keys(connection: &Connection) -> rusqlite::Result<()> {
     each(connection, "SELECT name, value, sum FROM meta", |row| {
         let name: String = row.get(0)?;

@@ -1,4 +1,4 @@
-//! How many records may be known and wait, over all subscriptions (LEASE-5).
+//! How many records may be known and waiting, over all subscriptions (LEASE-5).
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use domain::delivery::INDEXED_MAX;
 use parking_lot::Mutex;
 
-/// Most of them on one server.
+/// Maximum number on one server.
 pub(crate) const SERVER_MAX: usize = 1_000_000;
 
 /// What every subscription may have, however many the others have.
 const EACH_MIN: usize = 1_000;
 
-/// So much must be free before those who were held back are told.
+/// How much must be free before the subscriptions that were held back are told.
 pub(crate) const ROOM_TOLD: usize = 10_000;
 
-/// What all subscriptions have together, and who wanted more.
+/// How many all subscriptions have together, and which of them wanted more.
 pub(crate) struct Index<T> {
     total: AtomicUsize,
     held_back: Mutex<Vec<Weak<T>>>,
-    /// Whether `held_back` holds anyone, so that others take no lock.
+    /// Whether `held_back` is not empty, so that others need no lock.
     holds_back: AtomicBool,
 }
 
@@ -39,12 +39,12 @@ impl<T> Index<T> {
         own.saturating_add(self.room()).clamp(EACH_MIN, INDEXED_MAX)
     }
 
-    /// A subscription has so many more.
+    /// A subscription has this many more.
     pub(crate) fn grow(&self, by: usize) {
         self.total.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// A subscription has so many less. Returns those who may have more again.
+    /// A subscription has this many fewer. Returns those that may have more again.
     pub(crate) fn shrink(&self, by: usize) -> Vec<Weak<T>> {
         self.total.fetch_sub(by, Ordering::SeqCst);
         if !self.holds_back.load(Ordering::SeqCst) || !self.has_room() {
@@ -55,8 +55,8 @@ impl<T> Index<T> {
         std::mem::take(&mut *held_back)
     }
 
-    /// Has `subscription` told when there is room again. The caller looks at `has_room` once more
-    /// afterwards: it may have come in between.
+    /// Tells `subscription` when there is room again. The caller must check `has_room` once more
+    /// afterwards: it may have become true in between.
     pub(crate) fn hold_back(&self, subscription: Weak<T>) {
         let mut held_back = self.held_back.lock();
         held_back.push(subscription);

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
-/// When which subscription wants to be ticked. A subscription has at most one entry that counts;
-/// one that was overtaken by an earlier entry comes up, finds nothing due, and is gone.
+/// When each subscription should be ticked. A subscription has at most one valid entry; one that
+/// was superseded by an earlier entry comes up, finds nothing due, and is gone.
 pub(crate) struct Timers<T> {
     entries: Mutex<BinaryHeap<Reverse<Entry<T>>>>,
     earlier: Notify,

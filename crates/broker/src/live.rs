@@ -120,7 +120,7 @@ impl Live {
 
 /// Which topics are followed.
 impl Live {
-    /// Starts or stops following a topic, as its settings say.
+    /// Starts or stops following a topic, according to the settings.
     pub(crate) fn look_at(self: &Arc<Self>, topic: &Arc<Topic>) {
         let mut followers = self.followers.lock();
         if !self.is_wanted(topic) {

@@ -286,8 +286,8 @@ impl Topic {
         Ok(room?)
     }
 
-    /// Resolves if nobody will make room, so that waiting for it would be pointless. What only
-    /// waits for the disk to write gets a second.
+    /// Resolves if nobody will make room, so that waiting for it would be pointless. A
+    /// publish that only waits for the disk to write gets a second.
     async fn no_room_to_come(&self) -> String {
         const PATIENCE: Duration = Duration::from_secs(1);
         let clock = &self.runtime.clock;

@@ -99,7 +99,7 @@ pub struct Page<'a> {
 pub enum Caller {
     /// A program, someone who typed the address, or a page of ours.
     Own,
-    /// A page on another host that is known. It may call, but cannot act as someone else.
+    /// A page on another host that is known. It may call, but must not displace another caller.
     Page,
     /// A link or an image on another site's page, which cannot read the answer.
     Visit,

@@ -274,7 +274,7 @@ fn put_line(lines: &mut Vec<u8>, name: &str, number: u64) {
     lines.extend_from_slice(b"\r\n");
 }
 
-/// What the headers say about a request's first message, for one of several lanes.
+/// Writes to the body what the headers say about a first message, for messages of several lanes.
 fn put_link(link: Link, sequence: Offset, body: &mut Vec<u8>) {
     let previous = match link {
         Link::Free => return,

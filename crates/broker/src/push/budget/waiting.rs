@@ -15,7 +15,7 @@ const DEBT_MAX: u64 = 30_000_000;
 const CHARGE_PARTS: u64 = 4;
 
 /// The budget's state. After each call that may free something, `grant_next` is called until it has
-/// nothing more to grant: nobody waits for a free slot.
+/// nothing more to grant: nobody waits while there is a free slot they could use.
 pub(super) struct State {
     max: usize,
     /// The part that endpoints that are not proven, or are over their cap, may not use.

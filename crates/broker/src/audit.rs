@@ -1,17 +1,16 @@
-//! What operators and other callers changed by hand, told to whoever keeps the record of it.
+//! Records what operators and other callers changed by hand.
 
 use std::net::SocketAddr;
 
 use domain::Timestamp;
 use tokio::task::futures::TaskLocalFuture;
 
-/// One act, done and durable.
+/// One action, done and durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAct {
     /// When it was done.
     pub at: Timestamp,
-    /// On which subscription, topic, snapshot or schema; `backups/` and a name for a backup;
-    /// `clock`.
+    /// The subscription, topic, snapshot or schema; `backups/` and a name for a backup; `clock`.
     pub resource: String,
     /// What was done, in a few words: `release`, `skip`, `replay dead letters`,
     /// `delete dead letters`, `rotate secret`, `change push`, `detach`, `delete`, `backup`,
@@ -22,19 +21,20 @@ pub struct AuditAct {
     pub key: Option<String>,
     /// The message that blocked the lane.
     pub message_id: Option<String>,
-    /// What else there is to tell, in words. Never a secret.
+    /// Further details as text. Never a secret.
     pub details: Option<String>,
     /// Who asked for it; `None` = the server's settings, or the server itself.
     pub peer: Option<SocketAddr>,
 }
 
-/// Keeps the record of what operators did.
+/// Stores the record of what operators did.
 pub trait Audit: Send + Sync {
-    /// Takes one act. Called once for each, from async code: quick, never blocking for long.
+    /// Takes one action. Called once for each, from async code: must be fast and never block for
+    /// long.
     fn record(&self, act: &AuditAct);
 }
 
-/// Writes a line of the log, with the target `audit`.
+/// Writes a line to the log, with the target `audit`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditLog;
 
@@ -55,12 +55,12 @@ impl Audit for AuditLog {
 }
 
 tokio::task_local! {
-    /// Who asks for what this task does.
+    /// The caller this task works for.
     static PEER: Option<SocketAddr>;
 }
 
-/// Does what `peer` asks for: acts on record name it. Whatever is spawned on the way knows nothing
-/// of it, but for changes of definitions.
+/// Runs a call for `peer`: recorded actions name it. Tasks spawned on the way do not inherit it,
+/// except for changes of definitions.
 pub fn asked_by<F: Future>(
     peer: Option<SocketAddr>,
     work: F,
@@ -68,7 +68,7 @@ pub fn asked_by<F: Future>(
     PEER.scope(peer, work)
 }
 
-/// Who asks for what this task does, if that is known.
+/// The caller this task works for, if known.
 pub fn peer() -> Option<SocketAddr> {
     PEER.try_with(|peer| *peer).ok().flatten()
 }

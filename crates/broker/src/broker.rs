@@ -1,4 +1,5 @@
-//! The broker as others see it: its parts, started, stopped and asked. The rules are in the parts.
+//! The broker as others see it: starting, stopping and calling its parts. The rules are in the
+//! parts.
 
 mod calls;
 mod operating;
@@ -51,7 +52,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Ends every stream and wait, lets pushes end within `grace`, saves all progress and stops
+    /// Ends every stream and wait, lets pushes finish within `grace`, saves all progress and stops
     /// the chores.
     pub async fn close(&self, grace: Duration) -> Result<()> {
         self.runtime.close();
@@ -62,7 +63,7 @@ impl Broker {
         let chores = std::mem::take(&mut *self.chores.lock());
         for chore in chores {
             chore.abort();
-            // An aborted chore ends with an error that says just that.
+            // An aborted chore always ends with an error.
             drop(chore.await);
         }
         self.notes.given_up.close();
@@ -73,7 +74,7 @@ impl Broker {
         self.checkpointer.once(false).await
     }
 
-    /// Ends the grace time of `close` early.
+    /// Cuts the grace time of `close` short.
     pub fn hurry(&self) {
         self.push.hurry();
     }
@@ -83,7 +84,7 @@ impl Broker {
         self.runtime.failure().await
     }
 
-    /// The history of attempts, to put something into it.
+    /// The history of attempts, for adding to it.
     #[cfg(test)]
     pub(crate) fn recorded_attempts(&self) -> &Attempts {
         &self.attempts

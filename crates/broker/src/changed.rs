@@ -1,4 +1,4 @@
-//! What the next checkpoint is to save: notes for the chore that makes it.
+//! What the next checkpoint has to save: notes for the chore that does it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use domain::SubscriptionId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Progress to be forgotten, and the wish for a checkpoint.
+/// Progress to forget, and requests for a checkpoint.
 #[derive(Default)]
 pub(crate) struct Changed {
     forgotten: Mutex<Vec<SubscriptionId>>,
@@ -25,7 +25,7 @@ impl Changed {
         std::mem::take(&mut *self.forgotten.lock())
     }
 
-    /// The log wants room: checkpoint and trim now.
+    /// The log needs room: checkpoint and trim now.
     pub(crate) fn press(&self) {
         self.pressed.store(true, Ordering::SeqCst);
         self.wake.notify_one();
@@ -40,7 +40,7 @@ impl Changed {
     }
 }
 
-/// Whose progress changed since the last checkpoint.
+/// Whose progress has changed since the last checkpoint.
 pub(crate) struct ChangedList<T> {
     list: Mutex<Vec<Arc<T>>>,
     changed: Arc<Changed>,

@@ -1,4 +1,4 @@
-//! Reading definitions of schemas, so that it never takes all processors.
+//! Compiles schema definitions without taking all CPUs.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
 
-/// Definitions that are read at a time. One may take a quarter of a second.
+/// How many definitions are compiled at a time. One may take a quarter of a second.
 const COMPILING_MAX: usize = 2;
 
-/// Who may read definitions now.
+/// Limits how many definitions are compiled at once.
 pub(crate) struct Compiling(Arc<Semaphore>);
 
 impl Default for Compiling {
@@ -19,14 +19,14 @@ impl Default for Compiling {
 }
 
 impl Compiling {
-    /// Does what may take long because of a definition, away from the threads that serve.
+    /// Runs work that may take long because of a definition, off the threads that serve requests.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         let permit = Arc::clone(&self.0).acquire_owned().await;
         let permit = permit.map_err(|_| Error::Closing)?;
-        // The permit goes along: the work goes on though its caller goes away.
+        // The permit moves along: the work continues even if its caller goes away.
         let work = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(permit);

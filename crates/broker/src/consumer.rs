@@ -1,4 +1,5 @@
-//! Whoever takes leases: a stream for as long as it is open, a pull for the time of its call.
+//! Consumers that take leases: a stream for as long as it is open, a pull for the duration of its
+//! call.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use storage::ReadLimit;
 use crate::error::Result;
 use crate::subscription::{Ask, Step, Subscription};
 
-/// Most records handed out in one response of a stream.
+/// Maximum number of records in one response of a stream.
 const STREAM_RECORDS_MAX: usize = 1_000;
 
-/// Records read from disk at a time, at most, where filters and lanes leave nothing of what was
-/// read before. Otherwise no more is read than may be leased.
+/// Maximum number of records per disk read when filters and lanes leave nothing of the previous
+/// read. Otherwise no more is read than may be leased.
 const FETCH_RECORDS_MAX: usize = 1_000;
-/// How many times more are read then.
+/// By what factor the reads grow then.
 const FETCH_GROWTH: usize = 4;
 
 /// A consumer of one subscription. Dropping it leaves its leases until their deadlines.
@@ -55,14 +56,14 @@ impl Consumer {
         self.want.ack_deadline = Some(deadline);
     }
 
-    /// The next leases, at least one; pending while there is nothing to lease or the consumer
-    /// already holds all it may.
+    /// The next leases, at least one; pending while there is nothing to lease or the consumer holds
+    /// as much as it may.
     pub fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
         self.leasing.poll_lease(self.id, &self.want, context)
     }
 
     /// The next leases, or none if there is nothing to lease now. Waits for the disk, but not for
-    /// records to come.
+    /// new records.
     fn poll_lease_now(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
         match self.poll_lease(context) {
             Poll::Pending if self.leasing.is_idle => Poll::Ready(Ok(Vec::new())),
@@ -81,34 +82,34 @@ impl Drop for Consumer {
 #[derive(Default)]
 pub(crate) struct Want {
     pub(crate) records_max: usize,
-    /// One record may be larger.
+    /// A single record may be larger.
     pub(crate) bytes_max: usize,
-    /// The subscription's own if there is none.
+    /// The subscription's own if `None`.
     pub(crate) ack_deadline: Option<Duration>,
-    /// Records to read from disk at a time, where that is necessary.
+    /// Records per disk read, if one is necessary.
     pub(crate) fetch_records: usize,
-    /// Bytes to read then: what is read is held in memory until all of it is handed out.
+    /// Bytes to read then: they stay in memory until all of it is delivered.
     pub(crate) fetch_bytes: usize,
-    /// Whether what is leased is pushed.
+    /// Whether the leases are for push.
     pub(crate) is_push: bool,
-    /// Whether records that were never delivered go before those that failed.
+    /// Whether records that were never delivered go before failed ones.
     pub(crate) prefers_fresh: bool,
-    /// Whether what was read is kept while the consumer waits: it will go on in a moment.
+    /// Whether to keep what was read while the consumer waits: it will continue in a moment.
     pub(crate) keeps_read: bool,
 }
 
-/// Takes leases for one consumer after the other, and reads what is not in memory for them.
+/// Takes leases for one consumer after another, and reads from disk what is not in memory.
 pub(crate) struct Leasing {
     subscription: Arc<Subscription>,
-    /// How many times more to read from disk: little was left of what was read before.
+    /// By what factor to increase disk reads: little was left of the previous one.
     fetch_growth: usize,
-    /// Who was told to wait.
+    /// Which consumer was told to wait.
     waiting: Option<ConsumerId>,
-    /// There was nothing to lease when it looked last.
+    /// There was nothing to lease the last time it looked.
     is_idle: bool,
-    /// What it wants is being read from disk, for it.
+    /// A disk read for it is in progress.
     is_reading: bool,
-    /// It had something read from disk, which may be there still.
+    /// It has read something from disk, which may still be there.
     has_read: bool,
 }
 
@@ -165,17 +166,17 @@ impl Leasing {
         Poll::Pending
     }
 
-    /// The consumer that asks next stands in line already, and leaves it.
+    /// The consumer that asks next is already in the queue, and leaves it.
     pub(crate) fn leave_line(&mut self, consumer: ConsumerId) {
         self.waiting = Some(consumer);
     }
 
-    /// Whether what it wants is being read from disk, for it.
+    /// Whether a disk read for it is in progress.
     pub(crate) fn is_reading(&self) -> bool {
         self.is_reading
     }
 
-    /// Drops what was read and not handed out, and gives up the turn to read.
+    /// Drops what was read and not delivered, and gives up its turn to read.
     pub(crate) fn let_go(&mut self) {
         if std::mem::take(&mut self.has_read) {
             self.is_reading = false;
@@ -183,7 +184,7 @@ impl Leasing {
         }
     }
 
-    /// How much to read from disk, if that is necessary.
+    /// How much to read from disk, if necessary.
     fn fetch_limit(&self, want: &Want) -> ReadLimit {
         let growth = self.fetch_growth;
         let grown = |least: usize, most: usize| least.max(least.saturating_mul(growth).min(most));
@@ -203,7 +204,7 @@ pub(crate) fn stream(
     Consumer::new(subscription, flow, Some(ack_deadline), STREAM_RECORDS_MAX)
 }
 
-/// Leases up to `records_max` records, waiting up to `wait` for the first; none if none came.
+/// Leases up to `records_max` records, waiting up to `wait` for the first; empty if none came.
 pub(crate) async fn pull(
     subscription: Arc<Subscription>,
     clock: &dyn Clock,

@@ -1,11 +1,11 @@
-//! Records that someone came upon and that cannot be read.
+//! Unreadable records that were found.
 
 use std::collections::BTreeSet;
 
 use domain::{Offset, TopicId};
 use parking_lot::Mutex;
 
-/// Records that are remembered, at most.
+/// Maximum number of records remembered.
 const REMEMBERED_MAX: usize = 1_000;
 
 /// Damaged records since the start, each counted once.

@@ -1,8 +1,8 @@
-//! Messages that were tried as often as they may be: to the dead letter topic, or dropped.
+//! Messages that have used up their attempts: to the dead letter topic, or dropped.
 //!
-//! One task takes them one after the other. Nothing is kept here that could be lost: what is
-//! exhausted is derived from the progress, and the append to the dead letter topic and the ack
-//! at the source are one commit (promise X1).
+//! One task handles them one after the other. Nothing is stored here that could be lost: which
+//! messages are exhausted is derived from the progress, and the append to the dead letter topic and
+//! the ack at the source are one commit (promise X1).
 
 mod letter;
 
@@ -22,7 +22,7 @@ use crate::subscription::{Job, JobOutcome, Notes, Subscription};
 use crate::topic::Topic;
 use letter::Reason;
 
-/// Takes exhausted records to where they belong.
+/// Forwards exhausted records.
 pub(crate) struct Forwarder {
     access: LogAccess,
     notes: Arc<Notes>,
@@ -40,11 +40,11 @@ impl Forwarder {
         Self { access, notes, registry, attempts }
     }
 
-    /// Takes one record after the other, forever.
+    /// Handles one record after the other, forever.
     pub(crate) async fn run(self) {
         loop {
             let mut job = self.notes.given_up.next().await;
-            // What is in memory is read without waiting; others get their turn anyway.
+            // Reading from memory never waits; yield so that others get their turn.
             tokio::task::coop::consume_budget().await;
             if job.skip.is_some() {
                 job.exhausted.failure = self.last_failure(&job).await;
@@ -52,14 +52,14 @@ impl Forwarder {
             let outcome = self.settle(&job).await;
             if let Some(skip) = job.skip {
                 let answer = self.confirm(&job.subscription, outcome).await;
-                // The operator may have gone away.
+                // The operator may be gone.
                 drop(skip.answer.send(answer));
             }
         }
     }
 
-    /// How the last delivery of a message that blocks its lane failed, as far as it is known: the
-    /// lane knows the kind of it, the history of pushes all there is to tell.
+    /// How the last delivery of a message that blocks its lane failed, as far as we know: the lane
+    /// knows the class, the push history has the details.
     async fn last_failure(&self, job: &Job) -> Option<Failure> {
         let known = job.exhausted.failure.clone();
         let pushed = self.attempts.last_failure(&job.subscription, job.exhausted.offset).await;
@@ -99,7 +99,7 @@ impl Forwarder {
         let policy = subscription.settings().dead_letter_policy.clone();
         match (found, policy) {
             (Found::Record(record), Some(policy)) => self.forward(job, &record, &policy).await,
-            // It is past its retention, and was dropped with it.
+            // It is past its retention, and was dropped because of that.
             (Found::Gap, _) => {
                 subscription.settle_exhausted(exhausted.offset, job.lane(), job.urgency())
             }
@@ -160,8 +160,8 @@ impl Forwarder {
     }
 }
 
-/// It could not be forwarded: one that an operator gave up stays as it is, any other is tried
-/// once more.
+/// It could not be forwarded: one that an operator skipped stays as it is, any other is tried once
+/// more.
 fn fail(job: &Job, why: String, error: Error) -> Result<JobOutcome> {
     if job.skip.is_some() {
         return Err(error);
@@ -169,7 +169,7 @@ fn fail(job: &Job, why: String, error: Error) -> Result<JobOutcome> {
     spare(job, why)
 }
 
-/// It is tried once more, and `why` it could not go is told.
+/// Retries it once more, and reports `why` it could not be forwarded.
 fn spare(job: &Job, why: String) -> Result<JobOutcome> {
     let message = Some(Arc::from(why.as_str()));
     let failure = Failure { message, ..Failure::of("dead_letter") };
@@ -178,7 +178,7 @@ fn spare(job: &Job, why: String) -> Result<JobOutcome> {
     outcome
 }
 
-/// Drops a record that can go nowhere, and tells so.
+/// Drops a record that can go nowhere, and logs that.
 fn give_up(job: &Job, found: Found) -> Result<JobOutcome> {
     let published = match found {
         Found::Record(record) => Some(record.publish_time),

@@ -1,5 +1,5 @@
-//! What operators do with dead letters: look at them, replay them, delete them. What they have
-//! dealt with is kept next to the topic, in `handled_letters`.
+//! What operators do with dead letters: list them, replay them, delete them. What they have handled
+//! is recorded next to the topic, in `handled_letters`.
 
 mod counter;
 mod letters;

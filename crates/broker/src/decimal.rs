@@ -1,10 +1,10 @@
-//! Numbers as text. The formatter of the standard library costs several times as much, which shows
-//! where it runs for every message.
+//! Numbers as text. The standard library's formatter costs several times as much, which matters
+//! when it runs for every message.
 
 /// Digits of the greatest `u64`.
 const DIGITS_MAX: usize = 20;
 
-/// Appends `number` with at least so many digits, zeros in front.
+/// Appends `number` with at least this many digits, zero-padded.
 pub(crate) fn put(out: &mut Vec<u8>, mut number: u64, digits_min: usize) {
     let mut digits = [b'0'; DIGITS_MAX];
     let mut begin = DIGITS_MAX;

@@ -1,13 +1,13 @@
-//! One line in the log for each delivery that came to an end: what was settled, what failed and
-//! is tried again, what was dead-lettered or dropped.
+//! One line in the log for each delivery that ended: what was settled, what failed and is retried,
+//! what was dead-lettered or dropped.
 //!
 //! ```text
 //!   failed, under the subscription's lock ─► gate (so many a second) ─► queue ─► chore ─► stderr
 //!   settled, only if anyone listens ─────────────────────────────────────────────────►
 //! ```
 //!
-//! Nobody waits for the terminal while holding a lock. Neither a message's data nor what an
-//! endpoint said is in a line, nor an endpoint's user, password or query.
+//! Nobody waits for the terminal while holding a lock. A line contains neither a message's data nor
+//! what an endpoint answered, nor an endpoint's user, password or query.
 
 mod gate;
 
@@ -27,29 +27,29 @@ pub(crate) use gate::LineLimit;
 use crate::options::LogOptions;
 use crate::rfc3339;
 
-/// Lines that wait to be written, at most; further ones are counted.
+/// Maximum number of lines waiting to be written; the rest are only counted.
 const WAITING_MAX: usize = 10_000;
-/// What was not told is counted in one line after this time.
+/// After this time, one line reports how many were omitted.
 const COUNTED_AFTER: Duration = Duration::from_secs(1);
-/// Bytes of an error's text in a line.
+/// Maximum bytes of an error's text in a line.
 const ERROR_BYTES_MAX: usize = 1_024;
 
-/// What became of a delivery, in the words of the log.
+/// The outcome of a delivery, in the words of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeliveryOutcome {
     /// Acked.
     Applied,
-    /// Acked again, though settled before.
+    /// Acked again, although already settled.
     Duplicate,
-    /// The id counted no more, and nothing happened.
+    /// The id no longer counted, and nothing happened.
     StaleIgnored,
     /// Given up until an operator decides: its lane is halted.
     Poison,
-    /// Failed, and tried again.
+    /// Failed, and is retried.
     Retry,
-    /// Gone to the dead letter topic.
+    /// Dead-lettered.
     DeadLettered,
-    /// Gone nowhere.
+    /// Dropped.
     Dropped,
 }
 
@@ -79,25 +79,25 @@ impl DeliveryOutcome {
     }
 }
 
-/// One delivery, as the log tells it.
+/// One delivery, as it is logged.
 #[derive(Clone, Debug)]
 pub(crate) struct LogLine {
     pub(crate) subscription: SubscriptionName,
     pub(crate) topic: TopicName,
     pub(crate) offset: Offset,
-    /// `None` = not known anymore.
+    /// `None` = no longer known.
     pub(crate) publish_time: Option<Timestamp>,
     pub(crate) attempt: Option<u32>,
     pub(crate) outcome: DeliveryOutcome,
     /// The status of an endpoint's answer.
     pub(crate) http_status: Option<u16>,
-    /// What a consumer did who pulls.
+    /// What a pulling consumer did.
     pub(crate) ack_action: Option<&'static str>,
     pub(crate) failure: Option<Failure>,
 }
 
 impl LogLine {
-    /// Why it failed, in words of our own: what an endpoint answered may hold what it was sent.
+    /// Why it failed, in our own words: an endpoint's answer may contain what it was sent.
     fn error(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
         if let Some(status) = failure.status {
@@ -121,7 +121,7 @@ pub(crate) enum Entry {
     Delivery(LogLine),
     /// A FIFO subscription, and what blocks it.
     Fifo(Blocking),
-    /// So many failed deliveries of a subscription were not told.
+    /// How many failed deliveries of a subscription were not logged.
     Unsaid(SubscriptionName, u64),
 }
 
@@ -144,7 +144,7 @@ pub(crate) enum News {
     Unblocked(Duration),
 }
 
-/// What waits to be written.
+/// Entries waiting to be written.
 pub(crate) struct DeliveryLog {
     options: LogOptions,
     waiting: Mutex<Waiting>,
@@ -154,9 +154,9 @@ pub(crate) struct DeliveryLog {
 #[derive(Default)]
 struct Waiting {
     entries: VecDeque<Entry>,
-    /// Those of which something was not told.
+    /// Subscriptions with omitted lines.
     unsaid: Vec<Arc<LineLimit>>,
-    /// When that is counted.
+    /// When the omitted ones are reported.
     count_at: Option<Moment>,
 }
 
@@ -165,7 +165,7 @@ impl DeliveryLog {
         Self { options, waiting: Mutex::default(), added: Notify::new() }
     }
 
-    /// Takes an entry about the subscription of `limit`, unless there were too many.
+    /// Queues an entry about the subscription of `limit`, unless there were too many.
     pub(crate) fn add(&self, limit: &Arc<LineLimit>, now: Moment, entry: Entry) {
         let mut gate = limit.gate();
         let may_pass = gate.passes(now, self.options.failures_per_second);
@@ -182,17 +182,17 @@ impl DeliveryLog {
         self.added.notify_one();
     }
 
-    /// Whether lines about what went well are wanted. Costs next to nothing where they are not.
+    /// Whether lines about successes are wanted. Costs next to nothing if they are not.
     pub(crate) fn tells_success() -> bool {
         tracing::enabled!(target: "delivery", tracing::Level::DEBUG)
     }
 
-    /// Writes a line about what went well, at once. Not to be called under a lock.
+    /// Writes a line about a success, at once. Must not be called under a lock.
     pub(crate) fn tell(&self, line: &LogLine) {
         self.write(&Entry::Delivery(line.clone()));
     }
 
-    /// Writes what comes, forever.
+    /// Writes entries as they come, forever.
     pub(crate) async fn run(&self, clock: &dyn Clock) {
         loop {
             let added = self.added.notified();
@@ -209,13 +209,13 @@ impl DeliveryLog {
         }
     }
 
-    /// Writes everything that waits, what was left out included.
+    /// Writes everything that is waiting, including counts of omitted lines.
     pub(crate) fn flush(&self) {
         self.write_waiting();
         self.count_unsaid();
     }
 
-    /// Returns when what was left out is to be counted.
+    /// Returns when the omitted lines have to be reported.
     fn write_waiting(&self) -> Option<Moment> {
         loop {
             let (entries, count_at) = {
@@ -262,7 +262,7 @@ impl DeliveryLog {
         let LogOptions { service, env, version, .. } = &self.options;
         let published = line.publish_time.map(rfc3339::text);
         let error = line.error();
-        // The macro fixes the level of each place, so there are two with the same fields.
+        // The macro fixes the level of each call site, so there are two with the same fields.
         macro_rules! write_at {
             ($level:ident) => {
                 tracing::$level!(
@@ -295,7 +295,7 @@ impl DeliveryLog {
     }
 }
 
-/// In the words of the source that asked for these lines.
+/// In the words of the source that requested these lines.
 fn write_blocking(blocking: &Blocking) {
     let Blocking { subscription, offset, failed, attempts_max, news } = blocking;
     let max = attempts_max.map_or_else(|| "unlimited".to_owned(), |max| max.to_string());

@@ -1,4 +1,4 @@
-//! Why the broker refuses, in kinds a caller can act on.
+//! Why the broker refuses, in kinds that a caller can act on.
 
 mod rejected;
 
@@ -46,28 +46,28 @@ pub enum Error {
     /// A field breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// A field names what the caller may not use; the text says who decides.
+    /// A field names something the caller may not use; the text says who decides.
     #[error(transparent)]
     Forbidden(Invalid),
     /// No such resource.
     #[error("{0} {1} not found")]
     NotFound(Resource, String),
-    /// It is there already.
+    /// It already exists.
     #[error("{0} {1} already exists")]
     AlreadyExists(Resource, String),
-    /// Changed by someone else between reading and writing; repeat the call.
+    /// Changed by someone else between reading and writing; retry the call.
     #[error("{0} {1} was changed by another call at the same time; try again")]
     Contended(Resource, String),
-    /// The resource is not in a state in which this can be done; the text says why.
+    /// The resource is not in the right state for this; the text says why.
     #[error("{0}")]
     FailedPrecondition(String),
-    /// Something asked of a schema breaks a rule.
+    /// A request about a schema breaks a rule.
     #[error(transparent)]
     Schema(#[from] schemas::Error),
-    /// A message is not as its schema says.
+    /// A message does not match its schema.
     #[error(transparent)]
     Rejected(Box<Rejected>),
-    /// The topic's schema is gone, so that no message can be as it says.
+    /// The topic's schema is gone, so no message can match it.
     #[error(
         "the schema of topic {0} was deleted; set another with schema_settings, or clear \
          schema_settings to stop checking messages"
@@ -76,7 +76,7 @@ pub enum Error {
     /// The disk has no space for messages.
     #[error("no space left for new messages; free disk space or ack stored messages")]
     Full,
-    /// The log is at its bound and cannot be emptied; the text says why.
+    /// The log is at its limit and cannot be emptied; the text says why.
     #[error(
         "not accepting messages: the write-ahead log has reached storage.wal_max and cannot be \
          emptied: {0}; GET /status says what to do"
@@ -85,13 +85,13 @@ pub enum Error {
     /// The server is stopping; another or a restarted one will answer.
     #[error("the server is shutting down")]
     Closing,
-    /// A stored definition cannot be read by this version.
+    /// This version cannot read a stored definition.
     #[error("{0}: {1}")]
     Unreadable(String, Arc<Unreadable>),
     /// The operating system gives no random bytes to create a secret.
     #[error("no random bytes to create a secret")]
     NoRandomness,
-    /// Messages cannot be pushed as the server's settings say; the text says why.
+    /// Messages cannot be pushed with the server's settings; the text says why.
     #[error("cannot push: {0}")]
     Push(String),
     /// Storage failed.

@@ -1,4 +1,4 @@
-//! When subscriptions and snapshots expire: notes for the chore that ends them.
+//! When subscriptions and snapshots expire: notes for the chore that deletes them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The next expiry that is known, and whether anything was used.
+/// The next known expiry, and whether anything was used.
 #[derive(Default)]
 pub(crate) struct Expiries {
     planned: Mutex<Option<Timestamp>>,
@@ -15,7 +15,7 @@ pub(crate) struct Expiries {
 }
 
 impl Expiries {
-    /// Something expires at `at`. The chore is woken if it does not look before that.
+    /// Something expires at `at`. Wakes the chore if it would look later than that.
     pub(crate) fn plan(&self, at: Timestamp) {
         let mut planned = self.planned.lock();
         if planned.is_none_or(|planned| at < planned) {
@@ -24,7 +24,7 @@ impl Expiries {
         }
     }
 
-    /// The chore looks at everything now: whatever comes meanwhile wakes it again.
+    /// The chore starts a full pass now: anything that comes meanwhile wakes it again.
     pub(crate) fn start_over(&self) {
         *self.planned.lock() = None;
     }
@@ -37,7 +37,7 @@ impl Expiries {
         }
     }
 
-    /// A subscription is used. That is saved some time later.
+    /// A subscription was used. That is saved some time later.
     pub(crate) fn note_use(&self) {
         if !self.is_used.load(Ordering::Relaxed) && !self.is_used.swap(true, Ordering::SeqCst) {
             self.wake.notify_one();

@@ -1,5 +1,4 @@
-//! Bytes that nobody of ours wrote, given to the readers of definitions and of endpoints' answers.
-//! For fuzzing alone.
+//! Feeds arbitrary bytes to the readers of definitions and of endpoints' answers. For fuzzing only.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,8 +54,7 @@ fn twice<T, E: std::fmt::Display>(
     "read".to_owned()
 }
 
-/// Whether a server with the usual settings connects to `address`, found for the host of an
-/// endpoint.
+/// Whether a server with default settings connects to `address`, resolved from an endpoint's host.
 pub fn connects_to(address: IpAddr) -> bool {
     Guard::default().vet("host.example", &[SocketAddr::new(address, 443)]).is_ok()
 }

@@ -1,7 +1,7 @@
-//! The time by which retention and expiry count, asked for wherever something is deleted by it.
+//! The time that retention and expiry use, for anything that deletes by it.
 //!
-//! The rule is `ClockGuard` in the domain. Here it meets the machine's clocks: whoever leases asks
-//! with one load of a number, and only a clock that seems to have jumped is looked at more closely.
+//! The rule is `ClockGuard` in the domain. Here it is applied to the machine's clocks: a lease
+//! costs one atomic load, and only a clock that seems to have jumped is checked more closely.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,23 +16,23 @@ const SUSPENDED: u64 = 0;
 
 /// Watches the wall clock.
 pub(crate) struct Guard {
-    /// The wall clock is the time while it is ahead of the monotonic one by no more.
+    /// The wall clock is used as long as it is ahead of the monotonic one by no more than this.
     bound: AtomicU64,
-    /// The time while suspended.
+    /// The time used while suspended.
     held: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     guard: ClockGuard,
-    /// When this began, on both monotonic clocks.
+    /// When this started, on both monotonic clocks.
     began: (Now, Option<Uptime>),
     /// How long the machine has slept since then; the clock for leases stood still meanwhile.
     slept: Duration,
 }
 
 impl Guard {
-    /// Believes the clock as it is.
+    /// Trusts the clock as it is.
     pub(crate) fn new(clock: &dyn Clock) -> Self {
         let now = present(clock);
         let began = (now, clock.uptime());
@@ -46,7 +46,7 @@ impl Guard {
         guard
     }
 
-    /// Goes on where the process before left off.
+    /// Continues where the previous process left off.
     pub(crate) fn resume(&self, clock: &dyn Clock, mark: &ClockMark) {
         let mut state = self.state.lock();
         let (now, uptime) = state.present(clock);
@@ -56,7 +56,7 @@ impl Guard {
         tell(change);
     }
 
-    /// The time by which retention and expiry count at `now`.
+    /// The time that retention and expiry use at `now`.
     pub(crate) fn retention(&self, clock: &dyn Clock, now: Now) -> Timestamp {
         let bound = self.bound.load(Ordering::Acquire);
         if now.wall.0.saturating_sub(now.moment.0) <= bound {
@@ -71,7 +71,7 @@ impl Guard {
         Timestamp(self.held.load(Ordering::Acquire))
     }
 
-    /// Looks at the clocks; what changed by it.
+    /// Checks the clocks; returns what changed.
     pub(crate) fn look(&self, clock: &dyn Clock) -> Option<ClockChange> {
         let mut state = self.state.lock();
         let (now, _) = state.present(clock);
@@ -81,7 +81,7 @@ impl Guard {
         change
     }
 
-    /// Believes the wall clock as it is; whether it was not believed before.
+    /// Trusts the wall clock as it is; returns whether it was distrusted before.
     pub(crate) fn confirm(&self, clock: &dyn Clock) -> bool {
         let mut state = self.state.lock();
         let (now, _) = state.present(clock);
@@ -94,7 +94,7 @@ impl Guard {
         self.bound.load(Ordering::Acquire) == SUSPENDED
     }
 
-    /// What the next process is to begin with.
+    /// The time to save for the next process.
     pub(crate) fn mark(&self, clock: &dyn Clock) -> ClockMark {
         let mut state = self.state.lock();
         let (now, uptime) = state.present(clock);
@@ -107,10 +107,10 @@ impl Guard {
         state.guard.view(now)
     }
 
-    /// Lets those who take no lock know.
+    /// Publishes the state to callers that take no lock.
     fn publish(&self, state: &State, now: Now) {
         let slept = u64::try_from(state.slept.as_micros()).unwrap_or(u64::MAX);
-        // In this order: who sees that it is suspended sees the time that is held.
+        // In this order: a caller that sees `suspended` also sees the held time.
         self.held.store(state.guard.retention(now).0, Ordering::Release);
         let bound = state.guard.bound().map(|bound| bound.saturating_add(slept).max(1));
         self.bound.store(bound.unwrap_or(SUSPENDED), Ordering::Release);
@@ -118,7 +118,7 @@ impl Guard {
 }
 
 impl State {
-    /// The present, with a monotonic clock that goes on while the machine sleeps.
+    /// The current time, with a monotonic clock that keeps running while the machine sleeps.
     fn present(&mut self, clock: &dyn Clock) -> (Now, Option<Uptime>) {
         let (now, uptime) = (present(clock), clock.uptime());
         let (began, began_up) = self.began;

@@ -1,9 +1,9 @@
 //! What was done with the records of a topic as dead letters.
 //!
-//! It is kept as progress: one that says which letters were replayed and one that says which were
-//! deleted, made with the first such act, and one for each replay that runs. They keep no records
-//! (LOG-7) and go with their topic. A replay appends the message and notes the letter in one
-//! commit, so that a crash neither loses nor doubles it.
+//! It is stored as progress: one for the letters that were replayed and one for those that were
+//! deleted, created by the first such action, and one for each running replay. They keep no records
+//! (LOG-7) and are deleted with their topic. A replay appends the message and records the letter in
+//! one commit, so that a crash neither loses nor duplicates it.
 //!
 //! ```text
 //!   dead letter topic   L1  L2  L3  L4  L5          source topic   … M7  M8 │ L1'  L3'
@@ -31,22 +31,22 @@ use crate::error::{Error, Result};
 #[derive(Default)]
 pub(crate) struct HandledLetters {
     state: Mutex<State>,
-    /// There may be letters that were not counted yet.
+    /// There may be letters that are not counted yet.
     has_news: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     ids: Option<HandledIds>,
-    /// What was done in all, and by each replay that runs, by id. The cursor stays at zero, where
-    /// no letter is, so that what is acked above it is what was done.
+    /// What was done in total, and by each running replay, by id. The cursor stays at zero, where
+    /// no letter is, so what is acked above it is what was done.
     progress: BTreeMap<SubscriptionId, Progress>,
     /// Those that the next checkpoint saves.
     changed: BTreeSet<SubscriptionId>,
     senders: Senders,
 }
 
-/// Under which ids it is kept what was done.
+/// The ids under which it is stored what was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandledIds {
     pub(crate) replayed: SubscriptionId,
@@ -61,7 +61,7 @@ pub(crate) enum Handled {
     Deleted,
 }
 
-/// A message on its way back.
+/// A message to be replayed.
 pub(crate) struct Outgoing {
     /// The letter.
     pub(crate) offset: Offset,
@@ -69,21 +69,21 @@ pub(crate) struct Outgoing {
     pub(crate) addressee: Option<SubscriptionId>,
 }
 
-/// Progress that changes together with what is appended.
+/// Progress that changes together with an append.
 type Changes = Vec<(SubscriptionId, ProgressChange)>;
 
-/// The progress of what never began.
+/// Progress with nothing done.
 pub(crate) fn nothing_done() -> Progress {
     Progress::starting_at(Offset(0))
 }
 
 impl HandledLetters {
-    /// Under which ids it is kept what was done; `None` until something can be.
+    /// The ids under which it is stored what was done; `None` until something was.
     pub(crate) fn ids(&self) -> Option<HandledIds> {
         self.state.lock().ids
     }
 
-    /// Takes up what was done, as it was stored.
+    /// Loads what was done, from storage.
     pub(crate) fn open(&self, ids: HandledIds, replayed: Progress, deleted: Progress) {
         let mut state = self.state.lock();
         state.ids = Some(ids);
@@ -91,7 +91,7 @@ impl HandledLetters {
         state.progress.insert(ids.deleted, deleted);
     }
 
-    /// Takes up what the replay `run` has done so far; says how many letters that is.
+    /// Loads what the replay `run` has done so far; returns how many letters that is.
     pub(crate) fn open_run(&self, run: SubscriptionId, done: Progress) -> u64 {
         let count = done.acked_above_count();
         self.state.lock().progress.insert(run, done);
@@ -110,7 +110,7 @@ impl HandledLetters {
         state.changed.remove(&run);
     }
 
-    /// Forgets everything; says under which ids it was kept.
+    /// Forgets everything; returns the ids under which it was stored.
     pub(crate) fn clear(&self) -> Vec<SubscriptionId> {
         let state = std::mem::take(&mut *self.state.lock());
         state.progress.into_keys().collect()
@@ -124,7 +124,7 @@ impl HandledLetters {
         changed.into_iter().filter_map(|id| Some((id, progress.get(&id)?.clone()))).collect()
     }
 
-    /// These are not in a checkpoint yet.
+    /// Notes that these are not in a checkpoint yet.
     pub(crate) fn mark_changed(
         self: &Arc<Self>,
         changed: &ChangedList<Self>,
@@ -133,7 +133,7 @@ impl HandledLetters {
         self.note_changed(&mut self.state.lock(), changed, ids);
     }
 
-    /// The same for all there is, after it was loaded.
+    /// The same for everything, after it was loaded.
     pub(crate) fn mark_all_changed(self: &Arc<Self>, changed: &ChangedList<Self>) {
         let mut state = self.state.lock();
         let ids: Vec<_> = state.progress.keys().copied().collect();
@@ -159,18 +159,17 @@ impl HandledLetters {
         offsets.iter().map(|&offset| state.look_up(offset)).collect()
     }
 
-    /// Which of these letters the replay `run` has sent already.
+    /// Which of these letters the replay `run` has already sent.
     pub(crate) fn sent_by(&self, run: SubscriptionId, offsets: &[Offset]) -> Vec<bool> {
         let state = self.state.lock();
         offsets.iter().map(|&offset| state.is_in(run, offset)).collect()
     }
 
-    /// Has `append` append the messages, and notes their letters in the same commit. Letters that
-    /// were deleted, and unless `again` those that were replayed, are left out: the number of
-    /// those that go comes back, with the receipt if there are any. An error means that nothing
-    /// happened.
+    /// Calls `append` to append the messages, and records their letters in the same commit. Skips
+    /// letters that were deleted and, unless `again`, those that were replayed: returns the number
+    /// of the others, with the receipt if there are any. An error means that nothing happened.
     ///
-    /// The lock is taken before that of the target's end.
+    /// This lock is taken before that of the target's end.
     pub(crate) fn replay(
         self: &Arc<Self>,
         changed: &ChangedList<Self>,
@@ -193,8 +192,8 @@ impl HandledLetters {
         let count = outgoing.len();
         let ids = [replayed, run];
         let progress = ids.map(|id| (id, change.clone())).into();
-        // First, and under the lock: a checkpoint whose position is past the commit must find
-        // these among what changed, or a crash would bring the letters back.
+        // First, and under the lock: a checkpoint whose position is past the commit must find these
+        // among the changed ones, or a crash would bring the letters back.
         self.note_changed(&mut state, changed, ids);
         let receipt = append(outgoing, progress)?;
         for id in ids {
@@ -203,7 +202,7 @@ impl HandledLetters {
         Ok((count, Some(receipt)))
     }
 
-    /// Notes letters as deleted.
+    /// Records letters as deleted.
     pub(crate) fn delete(
         self: &Arc<Self>,
         log: &dyn MessageLog,
@@ -230,12 +229,12 @@ impl HandledLetters {
         ranges.into_iter().flat_map(|range| state.unhandled_in(range)).collect()
     }
 
-    /// There may be letters that were not counted yet.
+    /// There may be letters that are not counted yet.
     pub(crate) fn note_letters(&self) {
         self.has_news.store(true, Ordering::SeqCst);
     }
 
-    /// Whether there may be, as of now.
+    /// Whether there may be uncounted letters; resets the flag.
     pub(crate) fn take_news(&self) -> bool {
         self.has_news.swap(false, Ordering::SeqCst)
     }

@@ -1,8 +1,8 @@
 //! The running broker: publishing, subscriptions, and the chores beside them.
 //!
 //! The rules are in `domain`, the bytes in `storage`; here they meet time, tasks and locks. One
-//! short lock guards one subscription, whoever calls runs its state machine inline, and no lock
-//! is held across an await.
+//! short lock guards one subscription, the caller runs its state machine inline, and no lock is
+//! held across an await.
 
 mod admin;
 mod alerts;

@@ -1,4 +1,4 @@
-//! Live subscriptions: filtered watchers without a backlog, kept by heartbeat.
+//! Live subscriptions: filtered watchers without a backlog, kept alive by heartbeats.
 //!
 //! ```text
 //! topic ─► follower ─► index ─► registrations: whose? ─► session of each gateway ─► stream
@@ -10,8 +10,8 @@
 //! puts one frame into the session of each gateway that has matching subscriptions. A session that
 //! is full loses its frames and says so; nobody waits for a slow gateway.
 //!
-//! Locks, in this order: the followers, the registrations (registry and sessions), a part of the
-//! index, a session. A follower holds one at a time.
+//! Lock order: the followers, the registrations (registry and sessions), a part of the index, a
+//! session. A follower holds one at a time.
 
 mod figures;
 mod follower;
@@ -46,9 +46,9 @@ use registrations::Registrations;
 use session::{Memory, Session};
 use shards::Shards;
 
-/// Subscriptions that are ended under one lock.
+/// How many subscriptions are ended under one lock.
 const ENDED_AT_A_TIME: usize = 1_000;
-/// How often it is looked what has expired, while there is anything.
+/// How often to check for expired ones, while there are any subscriptions.
 const EXPIRY_STEP: Duration = Duration::from_secs(1);
 
 /// The live subscriptions of a server.
@@ -60,25 +60,25 @@ pub struct Live {
     shards: Shards,
     figures: Counters,
     memory: Arc<Memory>,
-    /// Told when there is something that can expire.
+    /// Notified when there is something that can expire.
     registered: Notify,
 }
 
-/// A registration that was accepted.
+/// An accepted registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveRegistered {
-    /// Whether it was there already, with the same content.
+    /// Whether it already existed with the same content.
     pub renewed: bool,
-    /// When it was registered first.
+    /// When it was first registered.
     pub created: Timestamp,
     /// When it expires without a heartbeat.
     pub expires: Timestamp,
-    /// Whether a value or a bound leads to the filter. If not, it is run for every message.
+    /// Whether the filter can be found by a value or a bound. If not, it is run for every message.
     pub indexed: bool,
-    /// Version of what is wanted in the collection; contains this subscription.
+    /// Version of what is wanted in the collection, including this subscription.
     pub interest_version: u64,
-    /// For every topic whose messages are matched: those behind this offset are matched against
-    /// this subscription, and those up to it are not. Of one that was renewed, from now on.
+    /// For every followed topic: messages after this offset are matched against this subscription,
+    /// and those up to it are not. For a renewed one, from now on.
     pub effective: Vec<(TopicName, Offset)>,
 }
 
@@ -107,7 +107,7 @@ impl Live {
         })
     }
 
-    /// What live subscriptions were told.
+    /// The options for live subscriptions.
     pub fn options(&self) -> &LiveOptions {
         &self.options
     }
@@ -120,7 +120,7 @@ impl Live {
 
 /// Which topics are followed.
 impl Live {
-    /// Follows a topic that is to be, and no longer one that is not.
+    /// Starts or stops following a topic, according to the settings.
     pub(crate) fn look_at(self: &Arc<Self>, topic: &Arc<Topic>) {
         let mut followers = self.followers.lock();
         if !self.is_wanted(topic) {
@@ -147,7 +147,7 @@ impl Live {
         is_wanted && !topic.is_deleted()
     }
 
-    /// Whether streams may be opened, and go on: not any more once the server stops.
+    /// Whether streams may be opened and continue: no longer once the server stops.
     pub fn is_serving(&self) -> bool {
         self.access.check_serving().is_ok()
     }
@@ -157,7 +157,7 @@ impl Live {
         self.followers.lock().values().map(|held| held.topic.name().clone()).collect()
     }
 
-    /// Ends every stream and follower, now that the server stops.
+    /// Ends every stream and follower because the server stops.
     pub(crate) fn close(&self) {
         self.followers.lock().values().for_each(|follower| follower.wake.notify_one());
         self.wake_streams();
@@ -167,7 +167,7 @@ impl Live {
         self.registrations.lock().sessions().for_each(|session| session.wake.notify_one());
     }
 
-    /// Messages went by that were not matched: every gateway has to be told.
+    /// Messages were dropped without being matched: every gateway has to be told.
     fn lose(&self, lost: Lost) {
         let sessions: Vec<_> = self.registrations.lock().sessions().cloned().collect();
         for session in sessions {
@@ -177,9 +177,9 @@ impl Live {
     }
 }
 
-/// What gateways ask for.
+/// Calls for gateways.
 impl Live {
-    /// Registers a subscription, or renews the one that is there with the same content.
+    /// Registers a subscription, or renews the existing one with the same content.
     pub fn register(&self, request: Request) -> Result<LiveRegistered, Refusal> {
         let begun = self.access.clock.now();
         let registered = self.try_register(request);
@@ -217,7 +217,7 @@ impl Live {
         Ok(answer)
     }
 
-    /// Puts a new subscription into the index.
+    /// Adds a new subscription to the index.
     fn add(
         &self,
         registrations: &mut Registrations,
@@ -235,7 +235,7 @@ impl Live {
         };
         registrations.registry.place(registered.handle, placed.group, placed.indexed);
         if registrations.registry.counts().total == 1 {
-            // The first: followers may rest, and begin at the end of their logs.
+            // It is the first one: followers may be idle, and start at the end of their logs.
             followers.iter().for_each(|follower| follower.rouse(self));
             effective = positions(followers);
         }
@@ -243,8 +243,8 @@ impl Live {
         Ok(LiveRegistered { indexed, ..answer(registered, placed.interest_version, effective) })
     }
 
-    /// Renews a subscription by its own TTL; when it expires then. `gateway` is who asks, if that
-    /// is known.
+    /// Renews a subscription by its own TTL; returns when it then expires. `gateway` is the caller,
+    /// if known.
     pub fn heartbeat(&self, id: &str, gateway: Option<&str>) -> Result<Timestamp, Refusal> {
         let begun = self.access.now();
         let renewed = self.registrations.lock().registry.heartbeat(begun, id, gateway);
@@ -253,7 +253,7 @@ impl Live {
         renewed
     }
 
-    /// Renews all subscriptions of a gateway; how many.
+    /// Renews all subscriptions of a gateway; returns how many.
     pub fn heartbeat_gateway(&self, gateway: &str) -> usize {
         let begun = self.access.now();
         let renewed = self.registrations.lock().registry.heartbeat_gateway(begun, gateway);
@@ -261,7 +261,7 @@ impl Live {
         renewed
     }
 
-    /// Removes a subscription; whether there was one.
+    /// Removes a subscription; returns whether there was one.
     pub fn delete(&self, id: &str, gateway: Option<&str>) -> Result<bool, Refusal> {
         let mut registrations = self.registrations.lock();
         let ended = registrations.registry.delete(id, gateway)?;
@@ -269,8 +269,9 @@ impl Live {
         Ok(ended.is_some())
     }
 
-    /// Removes all subscriptions of a gateway; how many. Of many, the index is cleared after the
-    /// answer: nobody is told of them anymore, and what is wanted may show them a little longer.
+    /// Removes all subscriptions of a gateway; returns how many. If there are many, the index is
+    /// cleaned up after the answer: they get no more messages, and what is wanted may include them
+    /// a little longer.
     pub fn close_gateway(self: &Arc<Self>, gateway: &str) -> usize {
         let mut registrations = self.registrations.lock();
         let ended = registrations.registry.close_gateway(gateway);
@@ -292,8 +293,9 @@ impl Live {
         count
     }
 
-    /// Forgets what has ended. Out of the index it is taken after the registrations are free again,
-    /// so that matching does not wait for many: until then what is found of them is nobody's.
+    /// Forgets ended subscriptions. They are removed from the index after the registrations are
+    /// unlocked, so that matching does not wait for many: until then, matches for them have no
+    /// owner.
     fn end(&self, mut registrations: MutexGuard<'_, Registrations>, ended: &[Ended]) {
         self.note_ended(&mut registrations, ended);
         drop(registrations);
@@ -329,7 +331,7 @@ impl Live {
     }
 }
 
-/// What can be seen.
+/// Reading.
 impl Live {
     /// One subscription. Does not renew it.
     pub fn get(&self, id: &str) -> Result<LiveView, Refusal> {
@@ -337,7 +339,7 @@ impl Live {
         Ok(self.with_filter(view))
     }
 
-    /// Subscriptions in pages, and where the next page begins.
+    /// Subscriptions in pages, and where the next page starts.
     pub fn list(&self, query: &Query) -> (Vec<LiveView>, Option<u32>) {
         let Page { subscriptions, next } =
             self.registrations.lock().registry.list(self.access.now(), query);
@@ -355,7 +357,7 @@ impl Live {
         self.shards.interest(tenant, collection)
     }
 
-    /// Figures, with this many of the largest collections.
+    /// Statistics, with this many of the largest collections.
     pub fn figures(&self, largest: usize) -> LiveFigures {
         let (counts, by_gateway, by_tenant) = {
             let registrations = self.registrations.lock();
@@ -376,7 +378,7 @@ impl Live {
     }
 }
 
-/// Ends what is past its deadline. Runs forever.
+/// Ends subscriptions that are past their deadline. Runs forever.
 pub(crate) async fn expire(live: Arc<Live>) {
     loop {
         let next = {
@@ -391,7 +393,7 @@ pub(crate) async fn expire(live: Arc<Live>) {
             live.registered.notified().await;
             continue;
         };
-        // A registration may have brought an earlier deadline since.
+        // A registration may have set an earlier deadline since.
         let now = live.access.clock.now();
         live.access.clock.sleep_until(next.min(now.plus(EXPIRY_STEP))).await;
         tokio::task::coop::consume_budget().await;

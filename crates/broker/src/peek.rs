@@ -1,4 +1,4 @@
-//! Looking at messages without taking them: no lease, no attempt, no cursor changes.
+//! Reading messages without taking them: no lease, no attempt, no cursor change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,70 +14,70 @@ use crate::source::read_some;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
 
-/// Offsets looked through for one answer, at most.
+/// Maximum number of offsets examined for one answer.
 const LOOKED_THROUGH_MAX: u64 = 20_000;
 
-/// Bytes of messages in one answer, about.
+/// Approximate bytes of messages in one answer.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// The longest that anyone may wait for a message.
+/// The longest a caller may wait for a message.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Where to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeekFrom {
-    /// At the first that is kept; of a subscription, the first that is not settled.
+    /// At the first one kept; for a subscription, the first one not settled.
     #[default]
     Earliest,
-    /// Behind the last.
+    /// After the last.
     Latest,
-    /// Here.
+    /// At this offset.
     Offset(Offset),
     /// At the first published at this time or later.
     Time(Timestamp),
 }
 
-/// What to look at.
+/// What to read.
 #[derive(Clone, Debug, Default)]
 pub struct Peek {
-    /// Where to begin.
+    /// Where to start.
     pub from: PeekFrom,
     /// Only messages that match.
     pub filter: Option<Filter>,
-    /// Most in one answer.
+    /// Maximum number in one answer.
     pub limit: usize,
     /// How long to wait for the first if there is none yet.
     pub wait: Duration,
 }
 
-/// A message that was looked at.
+/// A message that was read.
 #[derive(Clone, Debug)]
 pub struct Peeked {
     /// The message.
     pub record: Record,
-    /// How it stands with the subscription; `None` when a topic is looked at.
+    /// Its state in the subscription; `None` if a topic is read.
     pub view: Option<RecordView>,
 }
 
-/// Some messages, the oldest first.
+/// Messages, oldest first.
 #[derive(Clone, Debug)]
 pub struct PeekPage {
-    /// The messages. There may be none although there are more.
+    /// The messages. May be empty although there are more.
     pub messages: Vec<Peeked>,
     /// Where to continue.
     pub next: Offset,
-    /// Whether nothing is known behind them.
+    /// Whether there is nothing after them yet.
     pub is_end: bool,
 }
 
-/// What is looked at.
+/// What is read.
 struct View<'view> {
     access: &'view LogAccess,
     topic: &'view Topic,
     subscription: Option<&'view Subscription>,
 }
 
-/// Looks at messages.
+/// Reads messages without taking them.
 pub(crate) struct Peeker {
     access: LogAccess,
     registry: Arc<Registry>,
@@ -88,13 +88,13 @@ impl Peeker {
         Self { access, registry }
     }
 
-    /// Looks at the messages of a topic, those addressed to one subscription included.
+    /// Reads the messages of a topic, including those addressed to one subscription.
     pub(crate) async fn topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
         let topic = self.registry.topic(name)?;
         View { access: &self.access, topic: &topic, subscription: None }.look(peek).await
     }
 
-    /// Looks at the messages that a subscription has not settled and that pass its filter.
+    /// Reads the messages that a subscription has not settled and that pass its filter.
     pub(crate) async fn subscription(
         &self,
         name: &SubscriptionName,
@@ -176,7 +176,7 @@ impl View<'_> {
     async fn batch(&self, at: Offset) -> Result<Batch> {
         const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
         let batch = read_some(&*self.access.log, self.topic.id(), at, LIMIT).await?;
-        // What is in memory is read without waiting; others get their turn anyway.
+        // Reading from memory never waits; yield so that others get their turn.
         tokio::task::coop::consume_budget().await;
         Ok(batch)
     }

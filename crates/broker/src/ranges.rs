@@ -1,4 +1,4 @@
-//! Ranges of offsets put together.
+//! Merging ranges of offsets.
 
 use domain::OffsetRange;
 

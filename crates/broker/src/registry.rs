@@ -1,4 +1,4 @@
-//! Every topic, subscription and snapshot there is: found, listed, made known and forgotten.
+//! Every topic, subscription and snapshot: lookup, listing, adding and removing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::subscription::{Readers, Subscription};
 use crate::tail::Tail;
 use crate::topic::Topic;
 
-/// What there is, by name.
+/// What exists, by name.
 pub(crate) struct Registry {
     tail: Arc<Tail>,
     topics: RwLock<BTreeMap<TopicName, Arc<Topic>>>,
@@ -22,7 +22,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// There is nothing yet; `tail` is told of topics.
+    /// An empty registry; `tail` is told about topics.
     pub(crate) fn new(tail: Arc<Tail>) -> Self {
         Self {
             tail,
@@ -35,31 +35,31 @@ impl Registry {
 
 /// Topics.
 impl Registry {
-    /// Makes a living topic known.
+    /// Adds an existing topic.
     pub(crate) fn add_topic(&self, readers: Arc<Readers>) {
         let topic = Arc::clone(readers.topic());
         self.tail.add(readers);
         self.topics.write().insert(topic.name().clone(), topic);
     }
 
-    /// Makes a deleted topic known that someone still reads.
+    /// Adds a deleted topic that still has readers.
     pub(crate) fn add_deleted_topic(&self, readers: Arc<Readers>) {
         self.tail.add(readers);
     }
 
-    /// The name is free again. Whoever reads the topic goes on.
+    /// Frees the name. Readers of the topic are not affected.
     pub(crate) fn remove_topic(&self, name: &TopicName) {
         self.topics.write().remove(name);
     }
 
-    /// Forgets a deleted topic that nobody reads: its log goes with the next trim.
+    /// Forgets a deleted topic without readers: its log goes with the next trim.
     pub(crate) fn drop_if_unused(&self, readers: &Readers) {
         if readers.is_unused() {
             self.tail.remove(readers.topic().id());
         }
     }
 
-    /// The living topic of that name.
+    /// The topic with that name.
     pub(crate) fn topic(&self, name: &TopicName) -> Result<Arc<Topic>> {
         let found = self.topics.read().get(name).cloned();
         found.ok_or_else(|| Error::NotFound(Resource::Topic, name.to_string()))
@@ -71,18 +71,18 @@ impl Registry {
         found.ok_or_else(|| Error::NotFound(Resource::Topic, name.to_string()))
     }
 
-    /// The readers of the topic of that id, living or deleted.
+    /// The readers of the topic with that id, existing or deleted.
     pub(crate) fn readers_of(&self, topic: TopicId) -> Option<Arc<Readers>> {
         self.tail.get(topic)
     }
 
-    /// Every topic with its readers, deleted ones that someone reads included, in order of
-    /// creation.
+    /// Every topic with its readers, including deleted ones that still have some, in creation
+    /// order.
     pub(crate) fn all_readers(&self) -> Vec<Arc<Readers>> {
         self.tail.all()
     }
 
-    /// Every living topic, in name order.
+    /// Every existing topic, in name order.
     pub(crate) fn living_topics(&self) -> Vec<Arc<Topic>> {
         self.topics.read().values().cloned().collect()
     }
@@ -108,7 +108,7 @@ impl Registry {
         self.subscriptions.write().remove(name);
     }
 
-    /// The subscription of that name.
+    /// The subscription with that name.
     pub(crate) fn subscription(&self, name: &SubscriptionName) -> Result<Arc<Subscription>> {
         let found = self.subscriptions.read().get(name).cloned();
         found.ok_or_else(|| Error::NotFound(Resource::Subscription, name.to_string()))
@@ -164,7 +164,7 @@ impl Registry {
         self.snapshots.write().remove(name);
     }
 
-    /// The snapshot of that name.
+    /// The snapshot with that name.
     pub(crate) fn snapshot(&self, name: &SnapshotName) -> Result<Arc<Snapshot>> {
         let found = self.snapshots.read().get(name).cloned();
         found.ok_or_else(|| Error::NotFound(Resource::Snapshot, name.to_string()))
@@ -197,7 +197,7 @@ impl Registry {
         limit: usize,
     ) -> Page<Snapshot> {
         let known = self.snapshots.read();
-        // One that is being made is not known yet.
+        // One that is being created is not known yet.
         let of_topic = known.iter().filter(|(_, snapshot)| snapshot.topic().id() == topic.id());
         let by_name = of_topic.map(|(name, snapshot)| (name.clone(), Arc::clone(snapshot)));
         page(&by_name.collect(), after, limit, |_| true)

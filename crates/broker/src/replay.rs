@@ -1,18 +1,18 @@
-//! A replay of dead letters: what was asked for, and how far it has come.
+//! A replay of dead letters: what was requested, and how far it has come.
 
 use domain::replay::{Destination, Selection};
 use domain::{Offset, SubscriptionName, Timestamp, TopicId, TopicName};
 
-/// What a replay does.
+/// The state of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayState {
-    /// It is under way; after a restart it goes on.
+    /// It is in progress, and resumes after a restart.
     Running,
-    /// It came to its end.
+    /// It finished.
     Done,
     /// An operator ended it.
     Cancelled,
-    /// It cannot go on.
+    /// It cannot continue.
     Failed,
 }
 
@@ -27,7 +27,7 @@ impl ReplayState {
         }
     }
 
-    /// Reads that word.
+    /// Parses that word.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         let all = [Self::Running, Self::Done, Self::Cancelled, Self::Failed];
         all.into_iter().find(|state| state.as_str() == word)
@@ -43,31 +43,31 @@ pub struct Replay {
     pub topic: TopicName,
     /// Whose letters; `None` = everyone's.
     pub subscription: Option<SubscriptionName>,
-    /// What it does.
+    /// Its state.
     pub state: ReplayState,
     /// How many letters are selected; zero until they are counted.
     pub total: u64,
     /// How many were replayed.
     pub replayed: u64,
-    /// How many were left out because they were already handled.
+    /// How many were skipped because they were already handled.
     pub skipped: u64,
     /// How many cannot be replayed; they stay where they are.
     pub failed: u64,
-    /// Letters each second; zero = as fast as it goes.
+    /// Letters per second; zero = no limit.
     pub per_second: u32,
     /// Where to.
     pub to: Destination,
-    /// Whether letters go that were replayed before.
+    /// Whether to replay letters that were already replayed.
     pub again: bool,
-    /// When it was asked for.
+    /// When it was requested.
     pub create_time: Timestamp,
     /// When it last did something.
     pub update_time: Timestamp,
-    /// What is wrong, if anything is.
+    /// What is wrong, if anything.
     pub error: Option<String>,
 }
 
-/// What was asked for, as it is stored.
+/// What was requested, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) topic_id: TopicId,
@@ -77,7 +77,7 @@ pub(crate) struct Order {
     pub(crate) to: Destination,
     pub(crate) per_second: u32,
     pub(crate) again: bool,
-    /// Letters from here on came after it was asked for.
+    /// Letters from here on came after the request.
     pub(crate) until: Offset,
     pub(crate) created: Timestamp,
 }
@@ -95,7 +95,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Nothing is done yet.
+    /// Nothing done yet.
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             state: ReplayState::Running,

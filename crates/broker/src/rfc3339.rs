@@ -1,4 +1,4 @@
-//! Times as text, the way RFC 3339 writes them.
+//! Times as text in RFC 3339.
 
 use domain::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What every topic and subscription needs of the server around it.
+//! What every topic and subscription needs from the server around it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Runtime {
     /// Dead letter topics whose letters were handled since the last checkpoint.
     pub(crate) changed_letters: ChangedList<HandledLetters>,
     pub(crate) upkeep: Upkeep,
-    /// Told when a dead letter topic has something new.
+    /// Notified when a dead letter topic has something new.
     pub(crate) new_letters: Notify,
     pub(crate) damaged: Damaged,
     pub(crate) expiries: Expiries,
@@ -65,18 +65,18 @@ impl Runtime {
         }
     }
 
-    /// The present on both clocks.
+    /// The current time on both clocks.
     pub(crate) fn now(&self) -> Now {
         Now { moment: self.clock.now(), wall: self.clock.wall() }
     }
 
-    /// The time by which retention and expiry count at `now`: it stands still while the wall
-    /// clock is not to be believed. Whatever deletes or settles by time asks for this one.
+    /// The time that retention and expiry use at `now`: it stands still while the wall clock is not
+    /// trusted. Anything that deletes or settles by time must use this one.
     pub(crate) fn retention_at(&self, now: Now) -> Timestamp {
         self.guard.retention(&*self.clock, now)
     }
 
-    /// The same as of the present.
+    /// The same, now.
     pub(crate) fn retention_now(&self) -> Timestamp {
         self.retention_at(self.now())
     }
@@ -107,7 +107,7 @@ impl Runtime {
         self.failure.get()
     }
 
-    /// Resolves with the log's failure, if it ever comes.
+    /// Resolves with the log's failure, if it ever fails.
     pub(crate) async fn failure(&self) -> storage::Error {
         loop {
             let notified = self.failed.notified();
@@ -121,7 +121,7 @@ impl Runtime {
     }
 }
 
-/// The log and the clock, for those who need no more of the server.
+/// The log and the clock, for code that needs nothing else from the server.
 pub(crate) struct LogAccess {
     pub(crate) log: Arc<dyn MessageLog>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -134,7 +134,7 @@ impl LogAccess {
         Self { log, clock, runtime: Arc::clone(runtime) }
     }
 
-    /// The present on both clocks.
+    /// The current time on both clocks.
     pub(crate) fn now(&self) -> Now {
         Now { moment: self.clock.now(), wall: self.clock.wall() }
     }
@@ -145,9 +145,9 @@ impl LogAccess {
     }
 }
 
-/// Acts on record.
+/// Audit records.
 impl Runtime {
-    /// Puts an act on record that is done, by whoever asked for what this task does.
+    /// Records an action that is done, by the caller this task works for.
     pub(crate) fn audit(
         &self,
         act: &'static str,

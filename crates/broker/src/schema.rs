@@ -1,4 +1,4 @@
-//! Schemas at run time: made, found, revised and ended; `check` holds topics to them.
+//! Schemas at run time: create, get, revise and delete; `check` enforces them for topics.
 
 mod check;
 
@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 
 pub(crate) use check::Check;
 
-/// How the catalogue names schemas, and errors do.
+/// The kind of a schema in the catalogue and in errors.
 const KIND: (storage::Kind, Resource) = (storage::Kind::Schema, Resource::Schema);
 
 /// Every schema there is.
@@ -31,15 +31,15 @@ pub(crate) struct Schemas {
 
 /// One life of a schema's name.
 pub struct Schema {
-    /// The catalogue's id, never given again.
+    /// The catalogue's id, never reused.
     id: u64,
     stored: Mutex<Stored>,
-    /// Held by whoever changes it: reading a definition takes too long for the lock that all
+    /// Held by whoever changes it: compiling a definition takes too long for the lock that all
     /// definitions share.
     changing: tokio::sync::Mutex<()>,
 }
 
-/// A schema as the catalogue has it.
+/// A schema as it is in the catalogue.
 #[derive(Clone)]
 struct Stored {
     schema: Arc<schemas::Schema>,
@@ -53,7 +53,7 @@ impl Schema {
         Arc::clone(&self.stored.lock().schema)
     }
 
-    /// The same with its version; none once it is deleted.
+    /// The same with its version; `None` once it is deleted.
     fn living(&self) -> Option<(Arc<schemas::Schema>, u64)> {
         let stored = self.stored.lock();
         (!stored.is_deleted).then(|| (Arc::clone(&stored.schema), stored.version))
@@ -64,11 +64,11 @@ impl Schema {
     }
 }
 
-/// A schema after a change, and the revision that was made or deleted.
+/// A schema after a change, and the revision that was created or deleted.
 pub struct Revised {
     /// The schema as it is now.
     pub schema: Arc<schemas::Schema>,
-    /// The revision that was made or deleted.
+    /// The revision that was created or deleted.
     pub revision: Revision,
 }
 
@@ -119,7 +119,7 @@ impl Schemas {
         is_room.then_some(()).ok_or(Error::Schema(schemas::Error::TooManySchemas))
     }
 
-    /// Makes a stored schema known.
+    /// Adds a stored schema.
     pub(crate) fn add(&self, entry: &Entry, schema: schemas::Schema) -> Arc<Schema> {
         let name = schema.name().clone();
         let stored = Stored { schema: Arc::new(schema), version: entry.version, is_deleted: false };
@@ -129,7 +129,7 @@ impl Schemas {
         schema
     }
 
-    /// The schema of that name.
+    /// The schema with that name.
     pub(crate) fn get(&self, name: &SchemaName) -> Result<Arc<Schema>> {
         let found = self.known.read().get(name).cloned();
         found.ok_or_else(|| not_found(name))
@@ -180,8 +180,8 @@ impl Schemas {
             .await
     }
 
-    /// Changes the revisions of a schema, on stable storage when this returns. Whoever publishes
-    /// from then on is held to the outcome.
+    /// Changes the revisions of a schema, on stable storage when this returns. Later publishes are
+    /// checked against the result.
     async fn revise(
         self: &Arc<Self>,
         name: &SchemaName,
@@ -217,13 +217,13 @@ impl Schemas {
         self.catalogue.change(change).await
     }
 
-    /// Deletes a schema with its revisions. Topics that name it take no more messages.
+    /// Deletes a schema with its revisions. Topics that name it accept no more messages.
     pub(crate) async fn delete(self: &Arc<Self>, name: &SchemaName) -> Result<()> {
         let (schemas, name) = (Arc::clone(self), name.clone());
         let change = async move {
             let schema = schemas.get(&name)?;
             let _changing = schema.changing.lock().await;
-            // Until the name is free in the catalogue and here, nobody may take it.
+            // Nobody may take the name until it is free both in the catalogue and here.
             let _ledger = schemas.catalogue.lock().await;
             let (_, version) = schema.living().ok_or_else(|| not_found(&name))?;
             schemas.catalogue.delete(KIND, name.as_str(), version).await?;
@@ -235,13 +235,13 @@ impl Schemas {
         self.catalogue.change(change).await
     }
 
-    /// Whether a definition is good.
+    /// Whether a definition is valid.
     pub(crate) async fn validate(&self, kind: Kind, definition: String) -> Result<()> {
         let compiled = self.runtime.compiling.run(move || Compiled::new(kind, &definition)).await?;
         compiled.map(drop).map_err(|problem| schemas::Error::Definition(problem).into())
     }
 
-    /// Whether a message is of a schema, or of a definition that is given with it.
+    /// Whether a message is valid for a schema, or for a definition that is given with it.
     pub(crate) async fn validate_message(
         &self,
         against: Against,
@@ -269,7 +269,7 @@ impl Schemas {
 
 /// What a message is checked against.
 pub enum Against {
-    /// A schema that is kept: the revision that the name has, or else the newest.
+    /// A stored schema: the revision in the name, or else the newest.
     Stored(RevisionName),
     /// A definition.
     Given(Kind, String),

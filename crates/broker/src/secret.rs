@@ -1,10 +1,10 @@
-//! Signing secrets that we make.
+//! Signing secrets that we generate.
 
 use domain::push::Secret;
 
 use crate::error::{Error, Result};
 
-/// Bytes of a secret that we make.
+/// Bytes of a generated secret.
 const BYTES: usize = 32;
 
 /// A new secret that nobody can guess.

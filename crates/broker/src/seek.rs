@@ -1,5 +1,5 @@
-//! Sending a subscription elsewhere in its topic: back, forward, or to a snapshot; and where a new
-//! one begins. What comes back is what retention keeps for it, and nothing else.
+//! Moving a subscription within its topic: back, forward, or to a snapshot; and where a new one
+//! starts. It gets back what retention keeps for it, and nothing else.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::runtime::Runtime;
 use crate::subscription::Subscription;
 use crate::topic::{Hold, Topic};
 
-/// Where a subscription is to go on.
+/// Where a subscription should continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeekTarget {
-    /// At the first message published at this time or later: everything before counts as acked.
-    /// Of what it has acked from there on, that is delivered again which its topic, a snapshot, or
-    /// `retain_acked_messages` keeps. A time to come acks all that is there.
+    /// At the first message published at this time or later: everything before counts as acked. Of
+    /// what it has acked from there on, it gets again what its topic, a snapshot, or
+    /// `retain_acked_messages` keeps. A time in the future acks everything there is.
     Time(Timestamp),
-    /// As it was when this snapshot was taken. It must be one of the same topic.
+    /// As it was when this snapshot was taken. It must belong to the same topic.
     Snapshot(SnapshotName),
 }
 
@@ -40,7 +40,7 @@ impl KeptNow {
     }
 }
 
-/// Sends subscriptions elsewhere.
+/// Moves subscriptions.
 pub(crate) struct Seeker {
     runtime: Arc<Runtime>,
     registry: Arc<Registry>,
@@ -56,8 +56,8 @@ impl Seeker {
         Self { runtime, registry, push }
     }
 
-    /// Sends a subscription elsewhere. Durable when it returns; ack ids issued before count
-    /// no more.
+    /// Moves a subscription to another point. Durable when it returns; ack ids issued before no
+    /// longer count.
     pub(crate) async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
         self.runtime.check_serving()?;
         let subscription = self.registry.subscription(name)?;
@@ -99,7 +99,7 @@ impl Seeker {
         Ok(KeptNow { by_topic, by_snapshots: topic.holds() })
     }
 
-    /// Where a new subscription on `topic` begins.
+    /// Where a new subscription on `topic` starts.
     pub(crate) async fn progress_from(&self, start: Start, topic: &Topic) -> Result<Progress> {
         let log = &self.runtime.log;
         let end = log.end(topic.id());

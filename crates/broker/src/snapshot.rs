@@ -1,4 +1,4 @@
-//! Snapshots: what a subscription had acked at one moment, kept so that it can be put back.
+//! Snapshots: what a subscription had acked at one moment, kept so that it can be reset to that.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Snapshot {
     stored: Mutex<Stored>,
 }
 
-/// Its settings as the catalogue has them.
+/// Its settings as they are in the catalogue.
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub(crate) settings: Arc<domain::Snapshot>,
@@ -44,7 +44,7 @@ impl Snapshot {
         Arc::clone(&self.stored.lock().settings)
     }
 
-    /// The topic of the subscription it was taken of, living or deleted.
+    /// The topic of the subscription it was taken from, existing or deleted.
     pub fn topic(&self) -> &Arc<Topic> {
         &self.topic
     }
@@ -59,7 +59,7 @@ impl Snapshot {
         self.hold.progress()
     }
 
-    /// What it keeps of its topic.
+    /// What it keeps in its topic.
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
     }
@@ -92,7 +92,7 @@ impl Snapshot {
         *self.stored.lock() = Stored { settings: Arc::new(settings), version };
     }
 
-    /// It with these settings, as it is to be stored.
+    /// The snapshot with these settings, as it will be stored.
     pub(crate) fn stored_as(&self, settings: domain::Snapshot) -> StoredSnapshot {
         let (topic, created) = (self.topic.id(), self.created);
         StoredSnapshot { settings, topic, created, progress: self.progress().clone() }

@@ -1,4 +1,4 @@
-//! Records for a `Delivery`: from what was fetched from disk, else from the log's memory.
+//! Records for a `Delivery`: from what was read from disk, or else from the log's memory.
 
 use domain::delivery::{self, Read};
 use domain::{Offset, OffsetRange, Record, TopicId};
@@ -36,16 +36,16 @@ impl delivery::Source for Source<'_> {
     }
 }
 
-/// What stands at one offset.
+/// What is at an offset.
 pub(crate) enum Found {
     Record(Record),
-    /// Nothing: it was dropped as no longer needed, or never was.
+    /// Nothing: it was dropped because nobody needed it, or never existed.
     Gap,
-    /// A record that cannot be read.
+    /// A record that is unreadable.
     Damaged,
 }
 
-/// Looks at one offset, in memory or on disk.
+/// Looks up one offset, in memory or on disk.
 pub(crate) async fn find(
     log: &dyn MessageLog,
     topic: TopicId,

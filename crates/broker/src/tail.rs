@@ -1,4 +1,4 @@
-//! What the log tells: records became visible, room is wanted, the log failed.
+//! Listens to the log: records became visible, room is needed, the log failed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use storage::Listener;
 use crate::runtime::Runtime;
 use crate::subscription::Readers;
 
-/// All topics by id, deleted ones with subscriptions included; wakes who waits on them.
+/// All topics by id, including deleted ones with subscriptions; wakes whoever waits on them.
 pub(crate) struct Tail {
     topics: RwLock<HashMap<TopicId, Arc<Readers>>>,
     runtime: Arc<Runtime>,

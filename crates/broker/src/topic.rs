@@ -1,4 +1,4 @@
-//! A topic at run time: who publishes to it next, and who waits for it.
+//! A topic at run time: assigning the next offsets, and who waits for records.
 
 mod hold;
 
@@ -28,30 +28,29 @@ pub struct Topic {
     name: TopicName,
     epoch: Epoch,
     first: Offset,
-    /// What was published before this time is not kept for the topic's sake.
+    /// Messages published before this time are not kept for the topic's own sake.
     kept_since: AtomicU64,
     runtime: Arc<Runtime>,
     settings: Mutex<Versioned>,
     check: Mutex<Option<Arc<Check>>>,
-    /// Whether `check` holds anything, so that a publish without a schema takes no lock.
+    /// Whether `check` is set, so that a publish without a schema takes no lock.
     has_check: AtomicBool,
     end: Mutex<End>,
     /// What snapshots keep, in order of their creation.
     holds: Mutex<Vec<Arc<Hold>>>,
-    /// The publish time of the oldest message that a snapshot keeps; the greatest if there is
-    /// none.
+    /// The publish time of the oldest message that a snapshot keeps; the maximum if there is none.
     held_since: AtomicU64,
     /// Whether a dead letter policy names it.
     is_dead_letter: AtomicBool,
     /// How long every message is kept, in microseconds; zero = not for the topic's own sake.
-    /// Beside the settings, so that whoever leases takes no lock for it.
+    /// Separate from the settings, so that leasing takes no lock for it.
     kept_us: AtomicU64,
-    /// Told whenever records become visible, for those who only look.
+    /// Notified whenever records become visible, for readers that take no leases.
     pub(crate) watchers: Notify,
     letters: Arc<HandledLetters>,
 }
 
-/// A topic's settings as the catalogue has them.
+/// A topic's settings as they are in the catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct Versioned {
     /// The settings.
@@ -67,12 +66,12 @@ struct End {
     deleted: bool,
     /// Messages published since the start.
     messages: u64,
-    /// Bytes of what they hold.
+    /// Bytes of their content.
     bytes: u64,
 }
 
 impl Topic {
-    /// A topic whose log began at `first` and goes on as `claim` says. Its retention does not
+    /// A topic whose log started at `first` and continues as `claim` says. Its retention does not
     /// cover what was published before `kept_since`.
     pub(crate) fn new(
         id: TopicId,
@@ -109,7 +108,7 @@ impl Topic {
         topic
     }
 
-    /// Its name; `_deleted-topic_` is the API's word for it once it is deleted.
+    /// Its name; the API calls it `_deleted-topic_` once it is deleted.
     pub fn name(&self) -> &TopicName {
         &self.name
     }
@@ -166,12 +165,12 @@ impl Topic {
         self.end.lock().next
     }
 
-    /// Has the next record get the offset `next`.
+    /// Sets the offset of the next record to `next`.
     pub(crate) fn raise(&self, next: Offset) {
         self.end.lock().next = next;
     }
 
-    /// Whether it was deleted; its log then lives on for the subscriptions and snapshots left.
+    /// Whether it was deleted; its log then lives on for the remaining subscriptions and snapshots.
     pub fn is_deleted(&self) -> bool {
         self.end.lock().deleted
     }
@@ -187,7 +186,7 @@ impl Topic {
         next
     }
 
-    /// Takes a deletion back that could not be stored.
+    /// Undoes a deletion that could not be stored.
     pub(crate) fn unmark_deleted(&self) {
         self.end.lock().deleted = false;
         self.note_retention();
@@ -210,8 +209,8 @@ impl Topic {
         self.is_dead_letter.load(Ordering::SeqCst)
     }
 
-    /// How long every message is kept, whoever has acked it; `None` = only while someone needs
-    /// it. A deleted topic keeps nothing for its own sake.
+    /// How long every message is kept, whether acked or not; `None` = only while someone needs it.
+    /// A deleted topic keeps nothing for its own sake.
     pub(crate) fn retention(&self) -> Option<Duration> {
         match self.kept_us.load(Ordering::SeqCst) {
             0 => None,
@@ -219,8 +218,8 @@ impl Topic {
         }
     }
 
-    /// Whatever decides about the retention is changed under the broker's lock for definitions,
-    /// so that no two of these run at a time.
+    /// Anything that affects the retention is changed under the broker's lock for definitions, so
+    /// no two of these run at a time.
     fn note_retention(&self) {
         let is_dead_letter = self.is_dead_letter.load(Ordering::SeqCst);
         let as_dead_letter = is_dead_letter.then_some(self.runtime.options.dead_letter_retention);
@@ -230,8 +229,8 @@ impl Topic {
         self.kept_us.store(kept_us, Ordering::SeqCst);
     }
 
-    /// Since when its retention is to hold if it becomes `after`: what the one before did not
-    /// cover may be gone already, and must not come back where chance has left it.
+    /// From when on its retention would apply if it became `after`: what the previous one did not
+    /// cover may already be gone, and must not come back just because it happens to still be there.
     pub(crate) fn kept_since_with(&self, after: Option<Duration>) -> Timestamp {
         let kept_since = Timestamp(self.kept_since.load(Ordering::SeqCst));
         let before = self.settings().message_retention;
@@ -245,7 +244,8 @@ impl Topic {
         since.max(kept_since)
     }
 
-    /// Its retention covers nothing from before `since`. What is published from now on is not.
+    /// Its retention covers nothing from before `since`. Messages published from now on are not
+    /// affected.
     pub(crate) fn set_kept_since(&self, since: Timestamp) {
         self.kept_since.store(since.0, Ordering::SeqCst);
         let mut end = self.end.lock();
@@ -257,13 +257,13 @@ impl Topic {
     pub(crate) fn keeps_since(&self, now: Timestamp) -> Option<Timestamp> {
         let since = now.minus(self.retention()?);
         let kept_since = Timestamp(self.kept_since.load(Ordering::SeqCst));
-        // Since when it has been a dead letter topic is not known.
+        // We do not know since when it has been a dead letter topic.
         Some(if self.is_dead_letter() { since } else { since.max(kept_since) })
     }
 
-    /// The earliest publish time of what a subscription, which itself keeps messages for `own`,
-    /// may be given at `now`, by which retention counts. What the topic or a snapshot keeps is
-    /// there for all of them.
+    /// The earliest publish time of messages that a subscription with its own retention `own` may
+    /// get at `now`, the time that retention uses. What the topic or a snapshot keeps is available
+    /// to all of them.
     pub(crate) fn leasable_since(&self, now: Timestamp, own: Duration) -> Timestamp {
         let own_since = now.minus(own);
         let since = self.keeps_since(now).map_or(own_since, |since| since.min(own_since));
@@ -280,14 +280,14 @@ impl Topic {
             problem = self.no_room_to_come() => return Err(Error::LogStuck(problem)),
         };
         if let Err(storage::Error::Full) = room {
-            // What was deleted or is past its retention may be in the way, and nobody else asks.
+            // Deleted or expired records may be in the way, and nobody else asks for a trim.
             self.runtime.changed.press();
         }
         Ok(room?)
     }
 
-    /// Resolves if nobody will make room: whoever waits for it would wait in vain. What only waits
-    /// for the disk to write has its second.
+    /// Resolves if nobody will make room, so that waiting for it would be pointless. A
+    /// publish that only waits for the disk to write gets a second.
     async fn no_room_to_come(&self) -> String {
         const PATIENCE: Duration = Duration::from_secs(1);
         let clock = &self.runtime.clock;
@@ -301,7 +301,7 @@ impl Topic {
     }
 
     /// Appends `messages` in one commit and returns their offsets once they are durable. If the
-    /// topic has a schema, all of them must be of it.
+    /// topic has a schema, all of them must match it.
     pub async fn publish(&self, mut messages: Vec<Message>) -> Result<OffsetRange> {
         if !self.runtime.log.has_room() {
             self.wait_for_room().await?;
@@ -317,8 +317,8 @@ impl Topic {
         Ok(OffsetRange { from: first, to: first.plus(count) })
     }
 
-    /// Gives the messages their offsets and queues them, and `progress` with them in the same
-    /// commit, under one short lock. Nothing happened if it is refused.
+    /// Assigns the messages their offsets and queues them, along with `progress` in the same
+    /// commit, under one short lock. If it is refused, nothing happened.
     pub(crate) fn queue(
         &self,
         messages: Vec<Message>,
@@ -327,7 +327,7 @@ impl Topic {
         self.queue_addressed(messages.into_iter().map(|message| (message, None)), progress)
     }
 
-    /// The same for messages of which each may be meant for one subscription only.
+    /// The same for messages that may each be addressed to one subscription only.
     pub(crate) fn queue_addressed(
         &self,
         messages: impl ExactSizeIterator<Item = (Message, Option<SubscriptionId>)>,
@@ -337,7 +337,7 @@ impl Topic {
         if end.deleted {
             return Err(Error::NotFound(Resource::Topic, self.name.to_string()));
         }
-        // The wall clock may step back; a topic's publish times never do.
+        // The wall clock may go back; a topic's publish times never do.
         end.last_publish_time = end.last_publish_time.max(self.runtime.clock.wall());
         let publish_time = end.last_publish_time;
         let count = messages.len() as u64;
@@ -352,8 +352,7 @@ impl Topic {
         let append = Append { topic: self.id, epoch: self.epoch, first, records };
         let urgency = Urgency::Durable;
         let receipt = self.runtime.log.commit(Commit { appends: vec![append], progress, urgency });
-        // A commit that was taken keeps its offsets whatever becomes of it; one that was refused
-        // has used none.
+        // An accepted commit keeps its offsets whatever happens to it; a refused one has used none.
         if let Some(error) = receipt.refused() {
             return Err(error.clone().into());
         }
@@ -364,24 +363,24 @@ impl Topic {
     }
 }
 
-/// Figures.
+/// Statistics.
 impl Topic {
     pub(crate) fn figures(&self) -> TopicFigures {
         let end = self.end.lock();
         TopicFigures { name: self.name.clone(), messages: end.messages, bytes: end.bytes }
     }
 
-    /// The average size of what was published since the start, if anything was.
+    /// The average message size since the start, if anything was published.
     pub(crate) fn average_bytes(&self) -> Option<u64> {
         let end = self.end.lock();
         end.bytes.checked_div(end.messages)
     }
 }
 
-/// What snapshots keep of it.
+/// What snapshots keep in it.
 impl Topic {
-    /// From now on what `hold` leaves unacked is kept. Once more when it has learnt how far back
-    /// that reaches.
+    /// From now on what `hold` leaves unacked is kept. Called again once we know how far back that
+    /// reaches.
     pub(crate) fn add_hold(&self, hold: &Arc<Hold>) {
         let mut holds = self.holds.lock();
         if !holds.iter().any(|other| Arc::ptr_eq(other, hold)) {
@@ -407,9 +406,9 @@ impl Topic {
     }
 }
 
-/// Who looks at it.
+/// Readers that take no leases.
 impl Topic {
-    /// Records became visible: tells those who only look.
+    /// Records became visible: notifies readers that take no leases.
     pub(crate) fn on_visible(&self) {
         self.watchers.notify_waiters();
         if self.is_dead_letter() {

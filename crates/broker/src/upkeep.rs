@@ -1,5 +1,5 @@
-//! Whether progress can be saved and room made in the log. Where that fails again and again it is
-//! told, and whoever waits for room is refused: nobody would come to make it.
+//! Whether progress can be saved and room made in the log. If that keeps failing it is reported,
+//! and publishers waiting for room are refused: nobody would make any.
 
 use domain::{Moment, Now, Timestamp};
 use parking_lot::Mutex;
@@ -7,30 +7,30 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
 
-/// Failures in a row that are more than bad luck. There is a second between two of them.
+/// This many failures in a row are more than bad luck. There is a second between two of them.
 const FAILURES_MAX: u32 = 3;
 
-/// What came of the last tries.
+/// The results of the last tries.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     failing: Mutex<Option<Failing>>,
-    /// Told when there were too many failures.
+    /// Notified when there were too many failures.
     stuck: Notify,
 }
 
-/// Tries that failed, one after the other.
+/// Consecutive failed tries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
     pub(crate) times: u32,
     pub(crate) since: Timestamp,
-    /// The same on the clock that nobody sets.
+    /// The same on the monotonic clock.
     pub(crate) began: Moment,
-    /// What was wrong the last time.
+    /// The last problem.
     pub(crate) problem: String,
 }
 
 impl Upkeep {
-    /// Notes what came of a try. A full disk is another matter: publishers are refused as it is.
+    /// Notes the result of a try. A full disk does not count: publishers are refused anyway.
     pub(crate) fn note(&self, done: &Result<()>, now: Now) {
         let mut failing = self.failing.lock();
         let error = match done {
@@ -58,12 +58,12 @@ impl Upkeep {
         }
     }
 
-    /// What fails again and again; `None` = all is well, or may be with the next try.
+    /// What keeps failing; `None` = nothing, or the next try may succeed.
     pub(crate) fn failing(&self) -> Option<Failing> {
         self.failing.lock().clone().filter(|failing| failing.times >= FAILURES_MAX)
     }
 
-    /// Resolves with what fails again and again.
+    /// Resolves with what keeps failing.
     pub(crate) async fn stuck(&self) -> Failing {
         loop {
             let notified = self.stuck.notified();

@@ -1,9 +1,9 @@
-//! Consumers that wait: for records, for the disk, or for their own flow control to give way.
+//! Consumers that wait: for records, for the disk, or for room in their own flow control.
 //!
-//! Whoever is woken need not ask: a stream whose client stops reading is never polled again. So
-//! everyone who was called out of a line is remembered until it asks. Whoever owns the waiters
-//! looks after the called now and then (`check`), and those who did not come are called no more:
-//! others of the line are called in their place, twice as many each time.
+//! A consumer that is woken need not ask: a stream whose client stops reading is never polled
+//! again. So every consumer called out of the queue is remembered until it asks. The owner of the
+//! waiters checks on them now and then (`check`), and those that did not ask are dropped: others in
+//! the queue are called in their place, twice as many each time.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -16,15 +16,15 @@ pub(crate) struct Waiters {
     records: Queue,
     disk: Queue,
     room: BTreeMap<ConsumerId, Waker>,
-    /// Called, and did not ask since.
+    /// Called, and have not asked since.
     called: Vec<Noted>,
-    /// Called at the second check from now on: what there is they gave back themselves.
+    /// Called at the second check from now on: they gave back the available records themselves.
     owed: Vec<Noted>,
-    /// How many did not come when called, since someone last did.
+    /// How many did not ask when called, since one last did.
     silent: usize,
 }
 
-/// Consumers in the order in which they came.
+/// Consumers in order of arrival.
 #[derive(Default)]
 struct Queue {
     by_turn: BTreeMap<u64, (ConsumerId, Waker)>,
@@ -39,22 +39,22 @@ struct Noted {
 }
 
 impl Waiters {
-    /// Puts `consumer` at the end of the line for records, or renews its waker in its place.
+    /// Puts `consumer` at the end of the queue for records, or renews its waker in its place.
     pub(crate) fn wait_for_records(&mut self, consumer: ConsumerId, waker: &Waker) {
         self.records.join(consumer, waker);
     }
 
-    /// Lets `consumer` wait until what is read from disk is there.
+    /// Makes `consumer` wait until a disk read is done.
     pub(crate) fn wait_for_disk(&mut self, consumer: ConsumerId, waker: &Waker) {
         self.disk.join(consumer, waker);
     }
 
-    /// Lets `consumer` wait until something it holds is settled.
+    /// Makes `consumer` wait until something it holds is settled.
     pub(crate) fn wait_for_room(&mut self, consumer: ConsumerId, waker: &Waker) {
         self.room.insert(consumer, waker.clone());
     }
 
-    /// Calls the first in line for records.
+    /// Calls the first in the queue for records.
     pub(crate) fn wake_one(&mut self) {
         if let Some((consumer, waker)) = self.records.pop() {
             self.expect(consumer);
@@ -62,7 +62,7 @@ impl Waiters {
         }
     }
 
-    /// Calls the first in line for the disk.
+    /// Calls the first in the queue for the disk.
     pub(crate) fn wake_one_for_disk(&mut self) {
         if let Some((consumer, waker)) = self.disk.pop() {
             self.expect(consumer);
@@ -70,7 +70,7 @@ impl Waiters {
         }
     }
 
-    /// Calls the first in line, whatever it waits for.
+    /// Calls the first in a queue, whatever it waits for.
     pub(crate) fn wake_any(&mut self) {
         match self.disk.turns.is_empty() {
             true => self.wake_one(),
@@ -78,9 +78,9 @@ impl Waiters {
         }
     }
 
-    /// Calls someone else than `giver`, who gave back what there is. Where nobody else is in
-    /// line it is called itself, but not at once: clients that end give back what they hold as
-    /// their last act, and would take it with them.
+    /// Calls a consumer other than `giver`, which gave back what is available. If nobody else is in
+    /// the queue `giver` itself is called, but not at once: clients that shut down give back what
+    /// they hold as their last act, and would take it with them.
     pub(crate) fn wake_another(&mut self, giver: ConsumerId) {
         match self.records.first_but(giver) {
             Some(other) => self.call(other),
@@ -126,7 +126,7 @@ impl Waiters {
         }
     }
 
-    /// `consumer` asks: it waits no longer, and whoever called it need not wait for it.
+    /// `consumer` asks: it no longer waits, and counts as having answered its call.
     pub(crate) fn answer(&mut self, consumer: ConsumerId) {
         if self.is_called(consumer) {
             self.silent = 0;
@@ -140,7 +140,7 @@ impl Waiters {
         self.owed.retain(|owed| owed.consumer != consumer);
     }
 
-    /// `consumer` does not want anything from disk anymore.
+    /// `consumer` no longer wants anything from disk.
     pub(crate) fn leave_disk(&mut self, consumer: ConsumerId) {
         if self.disk.take(consumer).is_some() {
             self.called.retain(|called| called.consumer != consumer);
@@ -152,7 +152,7 @@ impl Waiters {
         self.records.turns.len() + self.disk.turns.len()
     }
 
-    /// Whether someone else than `consumer` would take records if there were any.
+    /// Whether a consumer other than `consumer` would take records if there were any.
     pub(crate) fn has_others_in_line(&self, consumer: ConsumerId) -> bool {
         let own = usize::from(self.records.has(consumer)) + usize::from(self.disk.has(consumer));
         self.in_line() > own
@@ -163,8 +163,8 @@ impl Waiters {
         !self.owed.is_empty() || (!self.called.is_empty() && self.in_line() > 0)
     }
 
-    /// Gives up those who were called before the last check and did not ask since, and calls others
-    /// in their place. Returns those it gave up on.
+    /// Drops those that were called before the last check and have not asked since, and calls
+    /// others in their place. Returns those it dropped.
     pub(crate) fn check(&mut self) -> Vec<ConsumerId> {
         for owed in seen_before(&mut self.owed) {
             self.call(owed);
@@ -187,7 +187,7 @@ impl Waiters {
     }
 }
 
-/// Takes out those whom the check before has seen; the others are seen now.
+/// Removes those that the previous check has seen; the others are seen now.
 fn seen_before(noted: &mut Vec<Noted>) -> Vec<ConsumerId> {
     let seen = noted.iter().filter(|noted| noted.is_seen).map(|noted| noted.consumer).collect();
     noted.retain(|noted| !noted.is_seen);
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(woken(), [1, 0]);
     }
 
-    /// Waiters of whom `count` stand in line, and how often each was woken.
+    /// Waiters with `count` in the queue, and how often each was woken.
     fn line(count: u64) -> (Waiters, impl Fn() -> Vec<usize>) {
         let counts: Vec<_> = (0..count).map(|_| Arc::new(Count::default())).collect();
         let mut waiters = Waiters::default();

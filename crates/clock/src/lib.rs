@@ -5,19 +5,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use domain::{Moment, Timestamp, Uptime};
 use futures::future::BoxFuture;
 
-/// The clocks of a server. Tests put their own in.
+/// The clocks of a server. Tests use their own.
 pub trait Clock: Send + Sync {
     /// The monotonic clock, for leases and timers.
     fn now(&self) -> Moment;
 
-    /// The wall clock, for what is stored.
+    /// The wall clock, for anything that is stored.
     fn wall(&self) -> Timestamp;
 
     /// Resolves when `now` has reached `moment`.
     fn sleep_until(&self, moment: Moment) -> BoxFuture<'static, ()>;
 
-    /// How long the machine has been up, sleep included; `None` = nobody knows. Only asked for
-    /// when the wall clock seems to have jumped, and at times beside that.
+    /// How long the machine has been up, including sleep; `None` = unknown. Asked only when the
+    /// wall clock seems to have jumped, and occasionally otherwise.
     fn uptime(&self) -> Option<Uptime> {
         None
     }
@@ -61,7 +61,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Reads what Linux says: a random name of this life of the machine, and its seconds so far.
+/// Parses what Linux reports: a random name for this boot, and the uptime in seconds.
 fn parse_uptime(boot: &str, uptime: &str) -> Option<Uptime> {
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     let boot = u64::from_str_radix(&digits, 16).ok()?.max(1);

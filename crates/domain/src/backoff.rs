@@ -10,24 +10,24 @@ use crate::policy::{RetryPolicy, jitter};
 /// How long a message waits after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
-    /// Doubling, between two bounds.
+    /// Doubles each time, between two bounds.
     Exponential(RetryPolicy),
-    /// One wait after the other; the last one repeats.
+    /// A fixed list of waits; the last one repeats.
     Ladder(Arc<[Duration]>),
-    /// Quick retries first, slow ones behind them, then an end.
+    /// Fast retries, then slow ones, then give up.
     Phases(Phases),
 }
 
-/// Quick retries and slow ones.
+/// Fast retries followed by slow ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phases {
-    /// The waits of the quick ones.
+    /// The waits of the fast retries.
     pub fast: RetryPolicy,
-    /// How many quick ones there are.
+    /// How many fast retries there are.
     pub fast_retries: u32,
-    /// The wait of each slow one.
+    /// The wait before each slow retry.
     pub slow_every: Duration,
-    /// How many slow ones there are.
+    /// How many slow retries there are.
     pub slow_retries: u32,
 }
 
@@ -39,8 +39,8 @@ impl Phases {
 }
 
 impl Backoff {
-    /// The wait after the failed delivery `attempt`, counted from 1, with up to a tenth of it
-    /// added. What is added depends on `seed` alone, so the same call always gives the same answer.
+    /// The wait after failed delivery number `attempt`, counted from 1, plus up to a tenth of it as
+    /// jitter. The jitter depends on `seed` alone, so the same call always gives the same answer.
     pub fn after(&self, attempt: u32, seed: u64) -> Duration {
         match self {
             Self::Exponential(policy) => policy.backoff(attempt, seed),
@@ -58,7 +58,7 @@ impl Backoff {
         }
     }
 
-    /// The longest wait, jitter not counted.
+    /// The longest wait, not counting jitter.
     pub fn longest(&self) -> Duration {
         match self {
             Self::Exponential(policy) => policy.max,
@@ -67,7 +67,7 @@ impl Backoff {
         }
     }
 
-    /// How many attempts it has waits for; `None` = no end.
+    /// How many attempts it covers; `None` = no limit.
     pub fn attempts(&self) -> Option<u32> {
         match self {
             Self::Phases(phases) => Some(phases.attempts()),
@@ -75,7 +75,7 @@ impl Backoff {
         }
     }
 
-    /// Checks the waits, and how many attempts they make. `field` is the setting's name.
+    /// Checks the waits and the number of attempts. `field` is the setting's name.
     pub fn validate(&self, field: &str) -> Result<(), Invalid> {
         match self {
             Self::Exponential(policy) => policy.validate(),
@@ -124,7 +124,7 @@ fn check_wait((field, wait): (String, Duration)) -> Result<(), Invalid> {
     Err(Invalid::new(field, format!("{given} s, 0 to {max} s are allowed")))
 }
 
-/// Reads a wait: a number, which may have decimals, and its unit, as in `250ms`, `5.5s`, `30m`,
+/// Parses a wait: a number, with decimals if needed, and its unit, as in `250ms`, `5.5s`, `30m`,
 /// `2h`.
 pub fn parse_wait(field: &str, text: &str) -> Result<Duration, Invalid> {
     read_wait(text).ok_or_else(|| {
@@ -156,7 +156,7 @@ fn read_wait(text: &str) -> Option<Duration> {
 
 const NANOS: u64 = 1_000_000_000;
 
-/// The wait as `parse_wait` reads it, in the largest unit that makes it whole.
+/// Formats the wait as `parse_wait` reads it, in the largest unit that makes it a whole number.
 pub fn show_wait(wait: Duration) -> String {
     let (seconds, nanos) = (wait.as_secs(), wait.subsec_nanos());
     match (seconds, nanos) {

@@ -1,8 +1,8 @@
-//! Whether the wall clock may be trusted with what cannot be taken back.
+//! Decides whether to trust the wall clock with decisions that cannot be undone.
 //!
 //! Retention and expiry delete by wall time, and a wall clock can be set. One that jumps forward
-//! would make everything old at once. So it is compared with a clock that only ever goes on: while
-//! wall time has outrun that one by more than an hour, time stands still for retention and expiry.
+//! would make everything old at once. So it is compared with a monotonic clock: while wall time has
+//! outrun that one by more than an hour, time stands still for retention and expiry.
 //!
 //! ```text
 //!   wall                  ┌─────────────  jumped: nothing is deleted
@@ -11,27 +11,27 @@
 //!   anchor  ──────────────┘╌╌╌╌╌╌╌╌╌╌╌╌  anchor + monotonic time
 //! ```
 //!
-//! It goes on when the clock is put right, when an operator confirms the time, or after a day in
-//! which the clock ran steadily. A clock that goes back deletes nothing and needs no guard; where
-//! it goes forward again from there, that counts as a jump too.
+//! Time resumes when the clock is corrected, when an operator confirms the time, or after the clock
+//! has run steadily for a day. A clock that goes back deletes nothing and needs no guard; if it
+//! then goes forward again, that counts as a jump too.
 
 use std::time::Duration;
 
 use crate::time::{Moment, Now, Timestamp};
 
-/// Wall time that outruns monotonic time by more than this has jumped.
+/// A lead of wall time over monotonic time greater than this is a jump.
 pub const JUMP: Duration = Duration::from_secs(60 * 60);
 
-/// A clock that has jumped and then ran for this long without a further jump is believed.
+/// A clock that jumped is trusted again after it has run this long without another jump.
 pub const STEADY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Watches the wall clock; says by which time retention and expiry count.
+/// Watches the wall clock and supplies the time that retention and expiry use.
 ///
-/// All times it is told of must be of the same two clocks. The monotonic one should go on while
-/// the machine sleeps, or else each long sleep looks like a jump.
+/// All times passed in must come from the same two clocks. The monotonic one should keep running
+/// while the machine sleeps; otherwise each long sleep looks like a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockGuard {
-    /// When both clocks were last believed.
+    /// When both clocks were last trusted.
     anchor: Now,
     jumped: Option<Jumped>,
 }
@@ -39,35 +39,35 @@ pub struct ClockGuard {
 /// A jump that nobody has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Jumped {
-    /// Where time stands still for retention and expiry.
+    /// The time at which retention and expiry are frozen.
     held: Timestamp,
     /// When it was noticed, by the clock that jumped.
     since: Timestamp,
-    /// From here on the clock has run steadily.
+    /// The clock has run steadily since then.
     steady: Now,
 }
 
-/// How long the machine has been up, sleep included.
+/// How long the machine has been up, including sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uptime {
-    /// Which life of the machine this is; another number after each boot.
+    /// Identifies this boot of the machine; a different number after each boot.
     pub boot: u64,
-    /// The time since it began.
+    /// The time since boot.
     pub time: Moment,
 }
 
-/// The time as far as it is believed, left behind for the next process.
+/// The last trusted time, saved for the next process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockMark {
-    /// That time.
+    /// The wall time.
     pub wall: Timestamp,
-    /// How long the machine had been up then; `None` = not known.
+    /// The machine's uptime at that time; `None` = unknown.
     pub uptime: Option<Uptime>,
 }
 
 impl ClockMark {
-    /// How much time has passed since, as far as the machine's own life tells. Over a boot, or on
-    /// another machine, it tells nothing.
+    /// How much time has passed since, judging by the machine's uptime. Zero if the machine has
+    /// rebooted or is a different one: uptime says nothing then.
     fn passed(&self, uptime: Option<Uptime>) -> Duration {
         match (self.uptime, uptime) {
             (Some(then), Some(now)) if then.boot == now.boot => now.time.since(then.time),
@@ -76,27 +76,27 @@ impl ClockMark {
     }
 }
 
-/// What a look at the clocks changed.
+/// What changed when the clocks were checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChange {
-    /// Retention and expiry are suspended: the wall clock is so far ahead.
+    /// Retention and expiry are suspended: the wall clock is this far ahead.
     Suspended(Duration),
-    /// The wall clock is where it should be again.
+    /// The wall clock is correct again.
     PutRight,
-    /// It was steady for so long that it is believed.
+    /// The clock was steady for long enough to be trusted.
     Steady,
 }
 
-/// How the wall clock stands.
+/// The state of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockView {
     /// What the wall clock shows.
     pub wall: Timestamp,
-    /// What it should show, as far as is known.
+    /// What it should show, as far as we know.
     pub expected: Timestamp,
-    /// The time by which retention and expiry count.
+    /// The time that retention and expiry use.
     pub retention: Timestamp,
-    /// Of a jump that nobody has confirmed.
+    /// Set after a jump that nobody has confirmed.
     pub suspended: Option<Suspension>,
 }
 
@@ -112,12 +112,12 @@ pub struct Suspension {
 }
 
 impl ClockGuard {
-    /// Begins with clocks that nothing is known about, and believes them.
+    /// Starts with no history, and trusts the clocks.
     pub fn new(now: Now) -> Self {
         Self { anchor: now, jumped: None }
     }
 
-    /// Begins where an earlier process left off.
+    /// Starts where an earlier process left off.
     pub fn resumed(
         now: Now,
         mark: &ClockMark,
@@ -129,14 +129,15 @@ impl ClockGuard {
         (guard, change)
     }
 
-    /// Looks at the clocks. To be called every few seconds, and before anything is deleted by a
-    /// time above `bound`.
+    /// Checks the clocks. Call it every few seconds, and before anything is deleted by a time above
+    /// `bound`.
     pub fn look(&mut self, now: Now) -> Option<ClockChange> {
         let expected = self.expected(now);
         let has_jumped = now.wall > expected.plus(JUMP);
         match (&mut self.jumped, has_jumped) {
             (None, false) => {
-                // Back, or on for a day: what is compared with is what the clock does of late.
+                // The clock went back, or ran for a day: compare with its recent behavior from now
+                // on.
                 if now.wall < expected || now.moment.since(self.anchor.moment) >= STEADY {
                     self.anchor = now;
                 }
@@ -160,32 +161,32 @@ impl ClockGuard {
         }
     }
 
-    /// Believes the wall clock as it is; whether it was not believed before.
+    /// Trusts the wall clock as it is. Returns whether it was distrusted before.
     pub fn confirm(&mut self, now: Now) -> bool {
         let was_suspended = self.jumped.is_some();
         *self = Self::new(now);
         was_suspended
     }
 
-    /// The time by which retention and expiry count: that of the wall clock, or while it is not
-    /// believed the one before it jumped. To be asked after `look`.
+    /// The time that retention and expiry use: the wall clock, or while it is not trusted, the time
+    /// before it jumped. Call `look` first.
     pub fn retention(&self, now: Now) -> Timestamp {
         self.jumped.map_or(now.wall, |jumped| jumped.held)
     }
 
-    /// What a later process is to begin with: the time as far as it is believed.
+    /// The time to save for the next process: the latest trusted time.
     pub fn mark(&self, now: Now) -> Timestamp {
         if self.jumped.is_some() { self.expected(now) } else { now.wall }
     }
 
-    /// The wall-clock time above which a look is due, less the monotonic time: whoever sees less
-    /// may take the wall clock for the time. `None` = take `retention`, whatever the clock shows.
+    /// The wall-clock time above which `look` must be called, minus the monotonic time. Below it
+    /// the wall clock can be used as is. `None` = use `retention`, whatever the clock shows.
     pub fn bound(&self) -> Option<u64> {
         let base = self.anchor.wall.plus(JUMP).0.saturating_sub(self.anchor.moment.0);
         self.jumped.is_none().then_some(base)
     }
 
-    /// How the clock stands.
+    /// The state of the clock.
     pub fn view(&self, now: Now) -> ClockView {
         let expected = self.expected(now);
         let suspended = self.jumped.map(|jumped| Suspension {
@@ -197,15 +198,15 @@ impl ClockGuard {
         ClockView { wall: now.wall, expected, retention: self.retention(now), suspended }
     }
 
-    /// What the wall clock would show had it gone on as the monotonic one did.
+    /// What the wall clock would show if it had kept pace with the monotonic one.
     fn expected(&self, now: Now) -> Timestamp {
         self.anchor.wall.plus(now.moment.since(self.anchor.moment))
     }
 }
 
 impl Jumped {
-    /// Whether the clock has run steadily for long enough. A further jump, either way, starts the
-    /// time anew.
+    /// Whether the clock has run steadily for long enough. Another jump, in either direction,
+    /// restarts the count.
     fn is_believed(&mut self, now: Now) -> bool {
         let ran = now.moment.since(self.steady.moment);
         let expected = self.steady.wall.plus(ran);
@@ -226,7 +227,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-    /// Two clocks in the test's hand, and the guard that watches them.
+    /// Two clocks controlled by the test, and the guard that watches them.
     struct Watched {
         now: Now,
         guard: ClockGuard,
@@ -238,7 +239,7 @@ mod tests {
             Self { now, guard: ClockGuard::new(now) }
         }
 
-        /// Both clocks go on.
+        /// Advances both clocks.
         fn run(&mut self, by: Duration) -> Option<ClockChange> {
             self.now.moment = self.now.moment.plus(by);
             self.now.wall = self.now.wall.plus(by);

@@ -1,4 +1,4 @@
-//! What exists and what the settings of the program declare under the same name, compared.
+//! Compares what exists with what the configuration declares under the same name.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use crate::setting::{Resource, Setting};
 use crate::subscription::Subscription;
 use crate::topic::Topic;
 
-/// A setting that is not what was declared, under the name it is declared by.
+/// A setting that differs from its declaration, under its declared name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// The setting.
     pub field: &'static str,
-    /// What was declared and what is, where both are short and no secrets.
+    /// The declared and the actual value, if both are short and not secret.
     pub values: Option<(String, String)>,
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Where a topic `is` not as `declared`.
+/// Where a topic (`is`) differs from what was `declared`.
 pub fn of_topic(declared: &Topic, is: &Topic) -> Vec<Drift> {
     by(Topic::table(), declared, is)
 }
 
-/// Where a subscription `is` not as `declared`.
+/// Where a subscription (`is`) differs from what was `declared`.
 pub fn of_subscription(declared: &Subscription, is: &Subscription) -> Vec<Drift> {
     let mut found = by(Subscription::table(), declared, is);
     if declared.topic != is.topic {
@@ -46,7 +46,7 @@ pub fn by<S: Resource>(table: &[Setting<S>], declared: &S, is: &S) -> Vec<Drift>
     let mut found = Vec::new();
     for setting in table.iter().filter(|setting| !setting.config.is_empty()) {
         let (declared, is) = ((setting.show)(declared), (setting.show)(is));
-        // An address or a header may hold a token.
+        // An address or a header may contain a token.
         let values = if setting.is_secret { None } else { told(setting, &declared, &is) };
         let is_same = values.as_ref().is_some_and(|(declared, is)| declared == is);
         if declared != is && !is_same {

@@ -1,4 +1,4 @@
-//! Why a request is refused, in words for the person who sent it.
+//! Why a request was refused, worded for the person who sent it.
 
 /// A request that breaks a rule of the API. Maps to Google's `INVALID_ARGUMENT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -6,12 +6,12 @@
 pub struct Invalid {
     /// The field at fault, as the API spells it: `messages[2].attributes`.
     pub field: String,
-    /// What is wrong and what is allowed, lower case, no final stop.
+    /// What is wrong and what is allowed, in lower case without a final period.
     pub problem: String,
 }
 
 impl Invalid {
-    /// A broken rule about `field`.
+    /// A violated rule about `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }

@@ -1,35 +1,35 @@
-//! What is still there for a subscription that goes back: exactly what retention keeps for it.
+//! What a subscription gets back when it seeks into the past: exactly what retention keeps for it.
 //!
-//! How long records stay in the log is up to chance: until a chore finds that nobody needs them.
-//! What a subscription gets must not depend on that. So an acked record that nothing keeps is gone
-//! for good, though it may still be readable, and so is one from before the subscription.
+//! How long records stay in the log is arbitrary: until a chore finds that nobody needs them. What
+//! a subscription gets must not depend on that. So an acked record that nothing keeps is gone for
+//! good, even if it is still readable, and so is one from before the subscription.
 
 use crate::offset::{Offset, OffsetRange};
 use crate::progress::{Progress, unite};
 
-/// What keeps the records of a topic for one subscription although it has acked them.
+/// What keeps a topic's records for one subscription although it has acked them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept<'a> {
-    /// From here on the topic keeps everything; `None` = it keeps nothing for its own sake.
+    /// The topic keeps everything from here on; `None` = it keeps nothing for its own sake.
     pub by_topic: Option<Offset>,
-    /// Where the subscription keeps what it has acked.
+    /// Set if the subscription retains acked messages.
     pub by_itself: Option<OwnAcked<'a>>,
-    /// Snapshots of the topic: each keeps what it leaves unacked.
+    /// Snapshots of the topic: each keeps the records it leaves unacked.
     pub by_snapshots: &'a [&'a Progress],
 }
 
-/// What a subscription keeps that retains acked messages.
+/// What a subscription that retains acked messages keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnAcked<'a> {
-    /// From here on.
+    /// It keeps acked messages from here on.
     pub from: Offset,
-    /// But what was acked before that was asked for is gone.
+    /// Messages acked before the setting was turned on are gone.
     pub gone: Option<&'a Progress>,
 }
 
 impl Kept<'_> {
-    /// The progress of a subscription, now at `current`, that goes back or forward to `to`:
-    /// everything below is acked, and so stays what is acked and not kept.
+    /// The progress of a subscription, now at `current`, after a seek to `to`: everything below is
+    /// acked, and records that are acked and not kept stay acked.
     pub fn sought(&self, current: &Progress, to: Offset) -> Progress {
         let mut progress = Progress::starting_at(to);
         let below = OffsetRange { from: to, to: current.cursor() };
@@ -42,7 +42,7 @@ impl Kept<'_> {
         progress
     }
 
-    /// The parts of `range` that are kept though they are acked: ascending, not touching.
+    /// The parts of `range` that are kept although they are acked: ascending, not adjacent.
     fn kept_in(&self, range: OffsetRange) -> Vec<OffsetRange> {
         let mut kept = Vec::new();
         let from = |offset: Offset| OffsetRange { from: range.from.max(offset), to: range.to };
@@ -63,7 +63,7 @@ impl Kept<'_> {
     }
 }
 
-/// What is left of `range` without `others`, which are ascending and do not touch.
+/// `range` minus `others`, which are ascending and not adjacent.
 fn without(range: OffsetRange, others: &[OffsetRange]) -> Vec<OffsetRange> {
     let mut left = Vec::new();
     let mut from = range.from;

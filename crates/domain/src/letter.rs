@@ -1,4 +1,4 @@
-//! Dead letters: what one says of itself, and the message that it was.
+//! Dead letters: what their attributes say, and the original message.
 
 use crate::message::{self, Message};
 use crate::name::SubscriptionName;
@@ -11,22 +11,22 @@ pub const SOURCE_PROJECT: &str = "CloudPubSubDeadLetterSourceSubscriptionProject
 pub const SOURCE_PUBLISH_TIME: &str = "CloudPubSubDeadLetterSourceTopicPublishTime";
 /// How often it was delivered.
 pub const SOURCE_DELIVERY_COUNT: &str = "CloudPubSubDeadLetterSourceDeliveryCount";
-/// The full name of the subscription that gave it up.
+/// The full name of the subscription that gave up on it.
 pub const ORIGINAL_SUBSCRIPTION: &str = "original_subscription";
-/// The id that the message had first; it goes with it when it is replayed.
+/// The message's original id; it is kept when the message is replayed.
 pub const ORIGINAL_MESSAGE_ID: &str = "original_message_id";
-/// Why it was given up.
+/// Why the subscription gave up on it.
 pub const FAILURE_REASON: &str = "failure_reason";
 /// How often it was tried.
 pub const ATTEMPTS: &str = "attempts";
-/// How the last attempt failed, in a word.
+/// The error class of the last attempt.
 pub const ERROR_CLASS: &str = "error_class";
-/// What the last attempt was told.
+/// The error of the last attempt.
 pub const LAST_ERROR: &str = "last_error";
 /// The HTTP status of the last attempt.
 pub const LAST_STATUS: &str = "last_status";
 
-/// What dead-lettering adds to a message and a replay takes away again.
+/// The attributes that dead-lettering adds to a message and a replay removes again.
 const ADDED: [&str; 10] = [
     SOURCE_SUBSCRIPTION,
     SOURCE_PROJECT,
@@ -40,28 +40,28 @@ const ADDED: [&str; 10] = [
     LAST_STATUS,
 ];
 
-/// What a dead letter says of itself. All of it may be missing: anyone can publish to a dead
+/// What a dead letter says about itself. Any of it may be missing: anyone can publish to a dead
 /// letter topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Letter {
-    /// The subscription that gave it up.
+    /// The subscription that gave up on it.
     pub subscription: Option<SubscriptionName>,
-    /// The id that the message had first.
+    /// The message's original id.
     pub message_id: Option<String>,
-    /// Why it was given up.
+    /// Why the subscription gave up on it.
     pub reason: Option<String>,
     /// How often it was tried.
     pub attempts: Option<u32>,
-    /// How the last attempt failed, in a word.
+    /// The error class of the last attempt.
     pub class: Option<String>,
-    /// What the last attempt was told.
+    /// The error of the last attempt.
     pub last_error: Option<String>,
     /// The HTTP status of the last attempt.
     pub last_status: Option<u16>,
 }
 
 impl Letter {
-    /// Reads what `message` says.
+    /// Reads the attributes of `message`.
     pub fn read(message: &Message) -> Self {
         let text = |key: &str| message.attributes.get(key).cloned();
         Self {
@@ -76,12 +76,12 @@ impl Letter {
     }
 }
 
-/// The subscription that gave up the message in a record body; `None` if it does not say.
+/// The subscription that gave up on the message in a record body; `None` if it does not say.
 pub fn subscription(body: &[u8]) -> Option<SubscriptionName> {
     source(|key| message::attribute(body, key).ok().flatten().map(str::to_owned))
 }
 
-/// Ours, else Google's in two parts.
+/// From our attribute, or else from Google's two.
 fn source(text: impl Fn(&str) -> Option<String>) -> Option<SubscriptionName> {
     let parse = |name: &str| SubscriptionName::parse("", name).ok();
     if let Some(name) = text(ORIGINAL_SUBSCRIPTION) {
@@ -91,7 +91,7 @@ fn source(text: impl Fn(&str) -> Option<String>) -> Option<SubscriptionName> {
     parse(&format!("projects/{project}/subscriptions/{id}"))
 }
 
-/// The message as it was before it became a letter, apart from the id that it had first.
+/// The message as it was before it was dead-lettered, plus its original id.
 #[must_use]
 pub fn restore(mut message: Message) -> Message {
     for key in ADDED {

@@ -1,14 +1,14 @@
-//! Set-ups that are legal and will hurt one day: what is wrong with them and what to do.
+//! Configurations that are legal but will cause trouble: what is wrong and what to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::{SubscriptionName, TopicName};
 use crate::subscription::Subscription;
 
-/// Something worth putting right.
+/// Something worth fixing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule, in a word that never changes.
+    /// The rule, as a word that never changes.
     pub code: &'static str,
     /// The full name of the subscription or topic.
     pub resource: String,
@@ -21,7 +21,7 @@ pub struct Finding {
 /// The code of a subscription whose dead letter topic does not exist.
 pub const DEAD_LETTER_TOPIC_MISSING: &str = "dead_letter_topic_missing";
 
-/// What is worth putting right about `subscriptions` and the living `topics`, in the order of the
+/// What is worth fixing about `subscriptions` and the existing `topics`, in the order of the
 /// subscriptions; topics come last.
 pub fn lint<'all>(
     subscriptions: impl IntoIterator<Item = &'all Subscription>,

@@ -1,7 +1,7 @@
-//! A message, and the layout in which a record keeps it.
+//! A message, and the layout in which a record stores it.
 //!
-//! The layout is the protobuf encoding of Google's `PubsubMessage` with the id and the publish
-//! time filled in, so that delivering a record copies its bytes and encodes nothing:
+//! The layout is the protobuf encoding of Google's `PubsubMessage` with the id and the publish time
+//! filled in, so that delivering a record copies its bytes and encodes nothing:
 //!
 //! ```text
 //! 0a len data | 12 len (0a len key 12 len value) … | 1a len id
@@ -20,14 +20,15 @@ use crate::time::Timestamp;
 pub struct Message {
     /// The bytes to deliver.
     pub data: Bytes,
-    /// Names and values delivered beside the data; filters look at them.
+    /// Names and values delivered along with the data; filters test them.
     pub attributes: BTreeMap<String, String>,
-    /// Messages of one key go in order to a subscription that asks for it; empty = no key.
+    /// Messages with the same key are delivered in order to a subscription that asks for it; empty
+    /// = no key.
     pub ordering_key: String,
 }
 
 impl Message {
-    /// What it brings into a request, without what encoding adds.
+    /// Its size in a request, without encoding overhead.
     pub fn content_bytes(&self) -> usize {
         let pairs = self.attributes.iter();
         let attributes: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
@@ -35,15 +36,15 @@ impl Message {
     }
 }
 
-/// The attribute that names the schema a message was checked against. This and the next two are
+/// The attribute that names the schema a message was validated against. This and the next two are
 /// Google's, and only the server sets them.
 pub const SCHEMA_NAME: &str = "googclient_schemaname";
-/// The attribute that says how such a message is written: `JSON` or `BINARY`.
+/// The attribute that says how such a message is encoded: `JSON` or `BINARY`.
 pub const SCHEMA_ENCODING: &str = "googclient_schemaencoding";
-/// The attribute that names the revision of the schema that accepted such a message.
+/// The attribute that names the schema revision that accepted such a message.
 pub const SCHEMA_REVISION: &str = "googclient_schemarevisionid";
 
-/// Whether an attribute is one that only the server sets.
+/// Whether only the server sets this attribute.
 pub fn is_set_by_server(key: &str) -> bool {
     [SCHEMA_NAME, SCHEMA_ENCODING, SCHEMA_REVISION].contains(&key)
 }
@@ -83,7 +84,7 @@ pub fn encode(message: &Message, offset: Offset, publish_time: Timestamp, out: &
     }
 }
 
-/// An upper bound of what `encode` appends for `message`.
+/// An upper bound on what `encode` appends for `message`.
 pub fn encoded_len_max(message: &Message) -> usize {
     const ID_AND_TIME: usize = 48;
     const PER_FIELD: usize = 16;
@@ -97,7 +98,7 @@ pub fn encoded_len_max(message: &Message) -> usize {
 #[error("record body is malformed")]
 pub struct Malformed;
 
-/// Reads a message back from a record body, without copying the data.
+/// Decodes a message from a record body, without copying the data.
 pub fn decode(body: &Bytes) -> Result<Message, Malformed> {
     let mut message = Message::default();
     let mut rest = Fields { bytes: body };
@@ -153,7 +154,7 @@ pub fn data(body: &[u8]) -> Result<&[u8], Malformed> {
     Ok(data)
 }
 
-/// One part of a message, as it lies in a record body.
+/// One part of a message in a record body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'body> {
     /// The data, if there is any.
@@ -164,8 +165,8 @@ pub enum Part<'body> {
     OrderingKey(&'body str),
 }
 
-/// The parts of the message inside a record body, in the order in which they lie there: data,
-/// attributes by key, ordering key. Ends after the first error.
+/// The parts of the message in a record body, in storage order: data, attributes by key, ordering
+/// key. Ends after the first error.
 pub fn parts(body: &[u8]) -> impl Iterator<Item = Result<Part<'_>, Malformed>> + use<'_> {
     let mut rest = Fields { bytes: body };
     std::iter::from_fn(move || {
@@ -190,11 +191,11 @@ fn next_part<'body>(rest: &mut Fields<'body>) -> Result<Option<Part<'body>>, Mal
     Ok(None)
 }
 
-/// A key and its value, as they lie in a record body.
+/// A key and its value in a record body.
 pub(crate) type BytePair<'body> = (&'body [u8], &'body [u8]);
 
-/// The attributes inside a record body, in order. They come as bytes, because who only compares
-/// them need not check again that they are UTF-8. Ends after the first error.
+/// The attributes in a record body, in order. They are returned as bytes, because a caller that
+/// only compares them need not validate the UTF-8 again. Ends after the first error.
 pub(crate) fn attributes(
     body: &[u8],
 ) -> impl Iterator<Item = Result<BytePair<'_>, Malformed>> + use<'_> {
@@ -262,7 +263,7 @@ fn field_len(length: usize) -> u64 {
     1 + varint_len(length as u64) + length as u64
 }
 
-/// Appends `value` seven bits at a time, lowest first.
+/// Appends `value` as a varint: seven bits at a time, lowest first.
 pub(crate) fn put_varint(out: &mut impl BufMut, mut value: u64) {
     while value >= 0x80 {
         out.put_u8(low_byte(value) | 0x80);
@@ -271,7 +272,7 @@ pub(crate) fn put_varint(out: &mut impl BufMut, mut value: u64) {
     out.put_u8(low_byte(value));
 }
 
-/// Reads what `put_varint` wrote; the rest of the bytes comes back beside it.
+/// Reads what `put_varint` wrote; also returns the rest of the bytes.
 pub(crate) fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), Malformed> {
     let mut value = 0_u64;
     let mut rest = bytes;

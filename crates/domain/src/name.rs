@@ -1,10 +1,9 @@
 //! Names of resources: `projects/{project}/topics/{topic}` and its siblings.
 //!
-//! The id behind the last slash follows Google's rule to the letter: 3 to 255 characters, a letter
-//! first, then letters, digits and `- _ . ~ + %`, and never beginning with `goog`. Project ids are
-//! taken more freely than Google hands them out, because test setups use ids such as `p`,
-//! `my_project` or a project number: 1 to 127 letters, digits and `- _ . :`, a letter or digit
-//! first.
+//! The id after the last slash follows Google's rule to the letter: 3 to 255 characters, a letter
+//! first, then letters, digits and `- _ . ~ + %`, and never starting with `goog`. Project ids are
+//! less restricted than Google's, because test setups use ids such as `p`, `my_project` or a
+//! project number: 1 to 127 letters, digits and `- _ . :`, a letter or digit first.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -16,7 +15,7 @@ use crate::limits::{PROJECT_ID_CHARS_MAX, RESOURCE_ID_CHARS_MAX, RESOURCE_ID_CHA
 /// What a subscription shows instead of its topic's name once the topic is deleted.
 pub const DELETED_TOPIC: &str = "_deleted-topic_";
 
-/// The project of the server itself: what is in it, the server makes and changes.
+/// The server's own project: only the server creates and changes what is in it.
 pub const OWN_PROJECT: &str = "_postrider";
 
 /// `projects/{project}`.
@@ -24,7 +23,7 @@ pub const OWN_PROJECT: &str = "_postrider";
 pub struct ProjectName(Arc<str>);
 
 impl ProjectName {
-    /// Reads `projects/{project}`; `field` is the request's field that holds it.
+    /// Parses `projects/{project}`; `field` is the request field that contains it.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         let id = text.strip_prefix(PROJECTS).filter(|id| !id.contains('/'));
         match id {
@@ -33,7 +32,7 @@ impl ProjectName {
         }
     }
 
-    /// The part behind `projects/`.
+    /// The part after `projects/`.
     pub fn id(&self) -> &str {
         self.0.strip_prefix(PROJECTS).unwrap_or_default()
     }
@@ -50,8 +49,8 @@ impl fmt::Display for ProjectName {
     }
 }
 
-/// Defines a name of the shape `projects/{project}/{collection}/{id}`. All of them are one shared
-/// piece of text, cheap to clone, ordered and hashed as that text is.
+/// Defines a name of the form `projects/{project}/{collection}/{id}`. Each is one shared string,
+/// cheap to clone, ordered and hashed as that string.
 macro_rules! resource_name {
     ($(#[$doc:meta])* $name:ident, $collection:literal, $shape:literal) => {
         $(#[$doc])*
@@ -59,10 +58,10 @@ macro_rules! resource_name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The shape of such a name.
+            /// The form of such a name.
             pub const SHAPE: &'static str = $shape;
 
-            /// Reads a name; `field` is the request's field that holds it.
+            /// Parses a name; `field` is the request field that contains it.
             pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
                 check(text, $collection).map_err(|wrong| wrong.invalid(field, text, $shape))?;
                 Ok(Self(text.into()))
@@ -79,12 +78,12 @@ macro_rules! resource_name {
                 split(&self.0, $collection).is_some_and(|(own, _)| own == project.id())
             }
 
-            /// Whether the server itself makes and changes the resource.
+            /// Whether the server itself creates and changes the resource.
             pub fn is_own(&self) -> bool {
                 split(&self.0, $collection).is_some_and(|(own, _)| own == OWN_PROJECT)
             }
 
-            /// Refuses a resource that only the server itself makes and changes.
+            /// Refuses a resource that only the server itself creates and changes.
             pub fn check_not_own(&self, field: &str) -> Result<(), Invalid> {
                 if !self.is_own() {
                     return Ok(());
@@ -96,7 +95,7 @@ macro_rules! resource_name {
                 Err(Invalid::new(field, problem))
             }
 
-            /// The part behind the last slash.
+            /// The part after the last slash.
             pub fn id(&self) -> &str {
                 split(&self.0, $collection).unwrap_or_default().1
             }
@@ -166,7 +165,7 @@ fn bad_name(field: &str, text: &str, shape: &str) -> Invalid {
     Invalid::new(field, format!("{} is not of the form {shape}", quoted(text)))
 }
 
-/// The text in quotes, shortened: a name of a megabyte must not come back in the answer.
+/// The text in quotes, shortened: a name of a megabyte must not end up in the answer.
 fn quoted(text: &str) -> String {
     const SHOWN: usize = 300;
     match text.char_indices().nth(SHOWN) {

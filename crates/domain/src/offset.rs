@@ -1,4 +1,4 @@
-//! Places in a topic's log, and the record that stands there.
+//! Positions in a topic's log, and the record at such a position.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use crate::time::Timestamp;
 
-/// A record's place in its topic's log. Dense within a topic, never used twice for a topic name.
+/// A record's position in its topic's log. Dense within a topic, never used twice for a topic name.
 ///
 /// The message id clients see is this number in decimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offset(pub u64);
 
 impl Offset {
-    /// The offset `by` places later.
+    /// The offset `by` positions later.
     #[must_use]
     pub fn plus(self, by: u64) -> Self {
         Self(self.0.saturating_add(by))
@@ -35,9 +35,9 @@ impl fmt::Display for Offset {
 /// The offsets `from ≤ o < to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OffsetRange {
-    /// First offset inside.
+    /// First offset in the range.
     pub from: Offset,
-    /// First offset behind the range.
+    /// First offset after the range.
     pub to: Offset,
 }
 
@@ -47,43 +47,43 @@ impl OffsetRange {
         Self { from: offset, to: offset.next() }
     }
 
-    /// How many offsets are inside.
+    /// How many offsets are in the range.
     pub fn len(self) -> u64 {
         self.to.0.saturating_sub(self.from.0)
     }
 
-    /// Whether nothing is inside.
+    /// Whether the range is empty.
     pub fn is_empty(self) -> bool {
         self.to <= self.from
     }
 
-    /// Whether `offset` is inside.
+    /// Whether `offset` is in the range.
     pub fn contains(self, offset: Offset) -> bool {
         self.from <= offset && offset < self.to
     }
 }
 
-/// One life of a topic. A topic deleted and made again under its name gets another id.
+/// One life of a topic. A topic that is deleted and recreated under its name gets another id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u64);
 
-/// One life of a subscription, as `TopicId`.
+/// One life of a subscription, like `TopicId`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u64);
 
-/// The number that fences an older holder of a topic. On one machine it grows at every start.
+/// The number that fences an older owner of a topic. On one machine it increases at every start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 /// A message at an offset in a topic's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its place.
+    /// Its position.
     pub offset: Offset,
-    /// When the server took it; never decreases within a topic.
+    /// When the server received it; never decreases within a topic.
     pub publish_time: Timestamp,
     /// The only subscription it is meant for (a replay); `None` = all of them.
     pub addressee: Option<SubscriptionId>,
-    /// The message in the layout of `message::encode`: what a consumer is sent, byte for byte.
+    /// The message in the layout of `message::encode`: what consumers are sent, byte for byte.
     pub body: Bytes,
 }

@@ -1,5 +1,5 @@
-//! What becomes of a message whose delivery failed: how long it waits, how often it is tried, and
-//! where it ends.
+//! What happens to a message whose delivery failed: how long it waits, how often it is tried, and
+//! where it ends up.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::name::TopicName;
 pub struct RetryPolicy {
     /// The wait after the first failed attempt.
     pub min: Duration,
-    /// The longest wait, jitter not counted.
+    /// The longest wait, not counting jitter.
     pub max: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Google's bounds where a policy gives none.
+    /// Google's defaults.
     fn default() -> Self {
         Self { min: BACKOFF_MIN_DEFAULT, max: BACKOFF_MAX_DEFAULT }
     }
@@ -40,10 +40,10 @@ impl RetryPolicy {
         Err(Invalid::new("retry_policy.minimum_backoff", problem))
     }
 
-    /// The backoff after the failed delivery `attempt`, counted from 1: `min` doubled with each
-    /// further attempt up to `max`, and up to a tenth of that added.
+    /// The backoff after failed delivery number `attempt`, counted from 1: `min`, doubled with each
+    /// further attempt up to `max`, plus up to a tenth of that as jitter.
     ///
-    /// What is added depends on `seed` alone, so the same call always gives the same answer.
+    /// The jitter depends on `seed` alone, so the same call always gives the same answer.
     pub fn backoff(&self, attempt: u32, seed: u64) -> Duration {
         let mut backoff = self.min.min(self.max);
         for _ in 1..attempt {
@@ -71,7 +71,7 @@ pub(crate) fn jitter(backoff: Duration, seed: u64) -> Duration {
     (backoff / 10 / PARTS).saturating_mul(part)
 }
 
-/// Neighbouring seeds, such as offsets are, far apart (the finaliser of `SplitMix64`).
+/// Spreads neighboring seeds, such as offsets, far apart (the finalizer of `SplitMix64`).
 fn mixed(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -79,25 +79,25 @@ fn mixed(seed: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Where messages go that failed again and again.
+/// Where messages go that keep failing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterPolicy {
-    /// The dead letter topic. It need not exist: a message that cannot go there stays.
+    /// The dead letter topic. It need not exist: a message that cannot go there stays where it is.
     pub topic: TopicName,
     /// After this many failed attempts a message goes there.
     pub max_delivery_attempts: u32,
 }
 
 impl DeadLetterPolicy {
-    /// A policy; without `attempts` of its own it has the `attempts_max` that the subscription
-    /// was given in our own way, else Google's default.
+    /// A policy. Without its own `attempts` it uses the `attempts_max` of our setting, or else
+    /// Google's default.
     pub fn new(topic: TopicName, attempts: Option<u32>, attempts_max: Option<u32>) -> Self {
         let attempts = attempts.or(attempts_max).unwrap_or(DELIVERY_ATTEMPTS_DEFAULT);
         Self { topic, max_delivery_attempts: attempts }
     }
 
-    /// Checks the attempts. `attempts_max` is what the subscription was given in our own way,
-    /// which allows fewer: a policy that says the same is fine.
+    /// Checks the attempts. `attempts_max` is our own setting, which allows fewer: a policy with
+    /// the same number is fine.
     pub fn validate(&self, attempts_max: Option<u32>) -> Result<(), Invalid> {
         const FIELD: &str = "dead_letter_policy.max_delivery_attempts";
         self.topic.check_not_own("dead_letter_policy.dead_letter_topic")?;
@@ -119,7 +119,7 @@ impl DeadLetterPolicy {
     }
 }
 
-/// What a lane does when the attempts of its first message are exhausted.
+/// What a lane does when its first message has used up its attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poison {
     /// The message is dead-lettered and the lane continues.
@@ -130,7 +130,7 @@ pub enum Poison {
 }
 
 impl Poison {
-    /// Reads `skip` or `halt`.
+    /// Parses `skip` or `halt`.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         match text {
             "skip" => Ok(Self::Skip),

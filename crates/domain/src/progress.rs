@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 use acked::Acked;
 pub use change::{ProgressChange, unite};
 
-/// How often a record was tried, and when it may be tried again.
+/// How often a record was tried, and when it may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Deliveries that ended in a nack or an expired lease.
@@ -23,7 +23,7 @@ pub struct Attempt {
     pub due: Timestamp,
 }
 
-/// Cursor + acked offsets above it + attempts of what is not acked.
+/// Cursor + acked offsets above it + attempts of unacked ones.
 ///
 /// ```text
 ///             cursor    first_above
@@ -32,24 +32,23 @@ pub struct Attempt {
 /// acked, nothing kept        └ bits ┘└── run of full pages ──┘
 /// ```
 ///
-/// Two of them are equal when the same offsets are acked, the same attempts known and the same
-/// ack ids void.
+/// Two of them are equal if they have the same acked offsets, attempts and void ack ids.
 #[derive(Clone, Debug)]
 pub struct Progress {
     cursor: Offset,
     /// What is acked above the cursor; the cursor itself never is.
     above: Acked,
-    /// The lowest offset of `above`, the greatest offset if there is none. An ack at the cursor
-    /// that ends below it moves the cursor and needs to look at no page.
+    /// The lowest offset of `above`, or the greatest offset if it is empty. An ack at the cursor
+    /// that ends below it moves the cursor without looking at any page.
     first_above: Offset,
-    /// Only of offsets that are not acked.
+    /// Only of unacked offsets.
     attempts: BTreeMap<Offset, Attempt>,
-    /// Ack ids of an earlier epoch, or of this one and an earlier lease, are void: a seek came
-    /// after them.
+    /// Ack ids from an earlier epoch, or from this one and an earlier lease, are void because of a
+    /// seek.
     void_before: (Epoch, u64),
 }
 
-/// No range contains this offset, so it can never be acked.
+/// No range contains this offset, so it is never acked.
 const NEVER_ACKED: Offset = Offset(u64::MAX);
 
 impl Progress {
@@ -64,7 +63,8 @@ impl Progress {
         }
     }
 
-    /// Makes void every ack id of an epoch before `epoch`, or of it and a lease before `lease`.
+    /// Voids every ack id from an epoch before `epoch`, or from that epoch and a lease before
+    /// `lease`.
     pub fn void_ids_before(&mut self, epoch: Epoch, lease: u64) {
         self.void_before = (epoch, lease);
     }
@@ -74,7 +74,7 @@ impl Progress {
         (epoch, lease) < self.void_before
     }
 
-    /// The same without attempts: what a snapshot keeps.
+    /// The same without attempts: what a snapshot stores.
     #[must_use]
     pub fn without_attempts(&self) -> Self {
         Self { attempts: BTreeMap::new(), ..self.clone() }
@@ -92,8 +92,8 @@ impl Progress {
 
     /// Settles every offset of `range`; returns how many were not settled before.
     ///
-    /// The cost does not grow with the length of the range, only with the pages it touches that
-    /// are neither empty nor full.
+    /// The cost depends not on the length of the range, only on the pages it touches that are
+    /// neither empty nor full.
     pub fn ack(&mut self, range: OffsetRange) -> u64 {
         let (from, to) = (range.from.max(self.cursor), range.to);
         if to <= from {
@@ -115,12 +115,12 @@ impl Progress {
         fresh
     }
 
-    /// What is known about the tries of `offset`; `None` if it is settled or was never tried.
+    /// The attempts of `offset`; `None` if it is settled or was never tried.
     pub fn attempt(&self, offset: Offset) -> Option<Attempt> {
         self.attempts.get(&offset).copied()
     }
 
-    /// Remembers the tries of `offset`; none means that there were none. Ignored if it is settled.
+    /// Records the attempts of `offset`; a count of zero clears them. Ignored if it is settled.
     pub fn set_attempt(&mut self, offset: Offset, attempt: Attempt) {
         if attempt.count == 0 {
             self.attempts.remove(&offset);
@@ -134,7 +134,7 @@ impl Progress {
         self.attempts.iter().map(|(&offset, &attempt)| (offset, attempt))
     }
 
-    /// The acked offsets above the cursor as ascending ranges that do not touch.
+    /// The acked offsets above the cursor as ascending ranges that are not adjacent.
     pub fn acked_ranges_above(&self) -> impl Iterator<Item = OffsetRange> + '_ {
         let mut from = self.first_above.0;
         std::iter::from_fn(move || {
@@ -167,10 +167,10 @@ impl Progress {
         if from < self.first_above { from } else { Offset(self.above.next_clear(from.0)) }
     }
 
-    /// Takes a change as the log brings it.
+    /// Applies a change read from the log.
     ///
-    /// Taking a change twice changes nothing more, and neither does replaying a stretch of the
-    /// log whose end is already contained: settled offsets stay settled, attempts are absolute.
+    /// Applying a change twice has no further effect, nor does replaying a stretch of the log whose
+    /// end is already included: settled offsets stay settled, and attempts are absolute.
     pub fn apply(&mut self, change: &ProgressChange) {
         match change {
             ProgressChange::Settled(ranges) => {
@@ -187,9 +187,9 @@ impl Progress {
         }
     }
 
-    /// About how much memory it takes, itself included.
+    /// Approximate memory use, including itself.
     pub fn memory_bytes(&self) -> usize {
-        /// Tree nodes are between half and entirely full.
+        /// Tree nodes are between half and completely full.
         const TREE_OVERHEAD: usize = 2;
         let attempt = TREE_OVERHEAD * size_of::<(Offset, Attempt)>();
         size_of::<Self>() + self.above.memory_bytes() + self.attempts.len() * attempt

@@ -1,5 +1,5 @@
-//! How a subscription pushes: where to, in what form, signed how, how much at a time. What a push
-//! came to, and what follows from it, is in `outcome.rs`.
+//! How a subscription pushes: where, in what format, with what signature, and how much at a time.
+//! The outcome of a push, and what follows from it, is in `outcome.rs`.
 
 mod accounts;
 mod batch_size;
@@ -27,19 +27,19 @@ pub use class::{Class, Health};
 pub use header::{is_attribute_header, is_reserved_header, is_secret_header};
 pub use outcome::{Outcome, Settlement, Success};
 
-/// Most bytes of an endpoint's address.
+/// Maximum bytes of an endpoint's address.
 pub const ENDPOINT_BYTES_MAX: usize = 2_048;
 
-/// Where and in what form messages are pushed.
+/// Where and in what format messages are pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushConfig {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// Google's free attributes, such as `x-goog-version`: kept and shown.
+    /// Google's free attributes, such as `x-goog-version`: stored and shown.
     pub attributes: BTreeMap<String, String>,
-    /// How long an answer may take, where it is given for pushing.
+    /// How long an answer may take, if set for push.
     pub timeout: Option<Duration>,
-    /// The token sent along; `None` = none.
+    /// The token to send; `None` = no token.
     pub oidc: Option<OidcToken>,
     /// What the body looks like.
     pub form: Form,
@@ -80,7 +80,7 @@ pub struct OidcToken {
     pub audience: String,
 }
 
-/// The HTTP address messages are pushed to.
+/// The HTTP address that messages are pushed to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     text: Arc<str>,
@@ -88,7 +88,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads an address that begins with `http://` or `https://` and names a host.
+    /// Parses an address that starts with `http://` or `https://` and names a host.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         let bad = |problem: String| Err(Invalid::new(field, problem));
         if text.len() > ENDPOINT_BYTES_MAX {
@@ -126,28 +126,28 @@ impl Endpoint {
         &self.text
     }
 
-    /// The address in its parts.
+    /// The parsed address.
     pub fn uri(&self) -> &http::Uri {
         &self.uri
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Whether it uses TLS.
     pub fn is_secure(&self) -> bool {
         self.uri.scheme_str() == Some("https")
     }
 
-    /// The host, an IPv6 address without its brackets.
+    /// The host; an IPv6 address without its brackets.
     pub fn host(&self) -> &str {
         let host = self.uri.host().unwrap_or_default();
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// The port, given or implied.
+    /// The port, explicit or implied.
     pub fn port(&self) -> u16 {
         self.uri.port_u16().unwrap_or(if self.is_secure() { 443 } else { 80 })
     }
 
-    /// The address without user, password and query: fit for logs.
+    /// The address without user, password and query: safe for logs.
     pub fn shown(&self) -> String {
         let scheme = self.uri.scheme_str().unwrap_or_default();
         let host = self.uri.host().unwrap_or_default();
@@ -156,7 +156,7 @@ impl Endpoint {
     }
 }
 
-/// What stands behind the host's colon, if there is one.
+/// The text after the host's colon, if there is one.
 fn port_text(authority: &http::uri::Authority) -> Option<&str> {
     let text = authority.as_str();
     let text = text.rsplit_once('@').map_or(text, |(_, host)| host);
@@ -185,7 +185,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Reads `POST`, `PUT` or `PATCH`.
+    /// Parses `POST`, `PUT` or `PATCH`.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         match text {
             "POST" => Ok(Self::Post),
@@ -211,28 +211,28 @@ impl Method {
 /// Several messages in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPush {
-    /// Most messages in one request.
+    /// Maximum messages in one request.
     pub messages: u32,
-    /// Most bytes of them, though one message may be larger.
+    /// Maximum bytes of the messages, though a single message may be larger.
     pub bytes: u32,
     /// How long a request waits for more messages.
     pub linger: Duration,
 }
 
 impl Default for BatchPush {
-    /// What is not given.
+    /// The defaults.
     fn default() -> Self {
         Self { messages: 100, bytes: 1 << 20, linger: Duration::ZERO }
     }
 }
 
-/// Standard Webhooks signatures: the secret, and those before it while they count.
+/// Standard Webhooks signatures: the secret, and previous ones while they are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signing {
-    /// What requests are signed with.
+    /// The secret that signs requests.
     pub secret: Secret,
-    /// The secrets before it, the latest first, and until when requests are signed with each of
-    /// them too. At most `SECRETS_PREVIOUS_MAX`.
+    /// Previous secrets, latest first, and until when each of them also signs requests. At most
+    /// `SECRETS_PREVIOUS_MAX`.
     pub previous: Vec<(Secret, Timestamp)>,
 }
 
@@ -242,9 +242,9 @@ impl Signing {
         Self { secret, previous: Vec::new() }
     }
 
-    /// Signs with `secret` from `now` on, and for a day with the one before it too, so that a
-    /// receiver that knows only one of them finds its signature. Those before that one keep the
-    /// rest of their own day; of too many the oldest goes. The present secret changes nothing.
+    /// Signs with `secret` from `now` on, and for a day also with the current one, so that a
+    /// receiver that knows only one of them finds its signature. Older ones keep the rest of their
+    /// own day; if there are too many the oldest goes. Passing the current secret changes nothing.
     pub fn rotated(&self, secret: Secret, now: Timestamp) -> Self {
         if secret == self.secret {
             return self.clone();
@@ -259,7 +259,7 @@ impl Signing {
         Self { secret, previous }
     }
 
-    /// Until when the last of the secrets before it counts; `None` = none does.
+    /// Until when the last of the previous secrets is valid; `None` = none is.
     pub fn previous_valid_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.previous.iter().map(|(_, until)| *until).filter(|until| *until > now).max()
     }
@@ -269,16 +269,16 @@ impl Signing {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<[u8]>);
 
-/// What the text of a secret begins with, as Standard Webhooks has it.
+/// The prefix of a secret's text, from Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
 
 impl Secret {
-    /// A secret of these bytes.
+    /// A secret with these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Reads `whsec_` and the bytes in base64. What was given is never in the error.
+    /// Parses `whsec_` followed by the bytes in base64. The error never contains the input.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         let encoded = text.strip_prefix(SECRET_PREFIX);
         let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
@@ -290,7 +290,7 @@ impl Secret {
         Ok(secret)
     }
 
-    /// The text that `parse` reads.
+    /// The text that `parse` accepts.
     pub fn text(&self) -> String {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(&self.0))
     }

@@ -1,4 +1,4 @@
-//! Replays of dead letters: which, where to, in which order, how fast.
+//! Replays of dead letters: which ones, where to, in which order, how fast.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::message;
 use crate::offset::{Offset, Record};
 use crate::time::{Moment, Timestamp};
 
-/// Most letters that a selection can name one by one.
+/// Maximum number of letters that a selection can list one by one.
 pub const MESSAGES_MAX: usize = 10_000;
 
 /// Where replayed messages go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Destination {
-    /// To the subscription that gave the message up, and to no other.
+    /// To the subscription that gave up on the message, and to no other.
     #[default]
     Subscription,
     /// To the topic of that subscription: everyone subscribed to it gets the message.
@@ -31,18 +31,18 @@ impl Destination {
         }
     }
 
-    /// Reads that word.
+    /// Parses that word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Subscription, Self::Topic].into_iter().find(|one| one.as_str() == word)
     }
 }
 
-/// What letters are looked for. What is `None` is not asked for.
+/// Criteria for letters. A field that is `None` does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Criteria {
-    /// About the letter's attributes.
+    /// Tests the letter's attributes.
     pub filter: Option<Filter>,
-    /// How the last attempt failed, in a word.
+    /// The error class of the last attempt.
     pub class: Option<String>,
     /// Dead-lettered at this time or later.
     pub since: Option<Timestamp>,
@@ -51,7 +51,7 @@ pub struct Criteria {
 }
 
 impl Criteria {
-    /// Whether the letter in `record` is looked for. One that cannot be read is not.
+    /// Whether the letter in `record` matches. An unreadable one does not.
     pub fn want(&self, record: &Record) -> bool {
         let has_class =
             |class: &str| message::attribute(&record.body, letter::ERROR_CLASS) == Ok(Some(class));
@@ -65,14 +65,14 @@ impl Criteria {
 /// Which letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// These.
+    /// These letters.
     Messages(BTreeSet<Offset>),
     /// All that match.
     Matching(Criteria),
 }
 
 impl Selection {
-    /// Whether the letter in `record` is one of them.
+    /// Whether the letter in `record` is selected.
     pub fn wants(&self, record: &Record) -> bool {
         match self {
             Self::Messages(offsets) => offsets.contains(&record.offset),
@@ -80,7 +80,7 @@ impl Selection {
         }
     }
 
-    /// The first and the last letter it can want, as far as it says.
+    /// The first and the last letter it can select, if it says.
     pub fn bounds(&self) -> Option<(Offset, Offset)> {
         match self {
             Self::Messages(offsets) => Some((*offsets.first()?, *offsets.last()?)),
@@ -88,14 +88,14 @@ impl Selection {
         }
     }
 
-    /// Whether letters were named one by one.
+    /// Whether letters were listed one by one.
     pub fn is_by_name(&self) -> bool {
         matches!(self, Self::Messages(_))
     }
 }
 
-/// Puts the letters of one lane into the order in which their messages first were published, in
-/// the places that they have among the others. `place` gives the lane and the first id; `None`
+/// Puts the letters of each lane into the order in which their messages were first published, using
+/// the positions they have among the others. `place` gives the lane and the original id; `None`
 /// leaves a letter where it is.
 ///
 /// ```text
@@ -130,22 +130,22 @@ pub struct Pace {
     due: Moment,
 }
 
-/// Letters of one step, at most.
+/// Maximum letters per step.
 const STEP_MAX: u32 = 500;
 
-/// Steps in a second, as far as there are letters for it.
+/// Steps per second, as long as there are letters.
 const STEPS_PER_SECOND: u32 = 20;
 
-/// What was missed may be made up for, but no more than this much of it.
+/// A replay that falls behind may catch up by at most this much.
 const CATCH_UP_MAX: Duration = Duration::from_millis(500);
 
 impl Pace {
-    /// So many letters each second from `now` on; zero = as fast as it goes.
+    /// This many letters per second from `now` on; zero = no limit.
     pub fn new(per_second: u32, now: Moment) -> Self {
         Self { per_second, due: now }
     }
 
-    /// How many letters go in one step.
+    /// How many letters one step replays.
     pub fn step(&self) -> usize {
         let step = match self.per_second {
             0 => STEP_MAX,
@@ -154,12 +154,12 @@ impl Pace {
         usize::try_from(step).unwrap_or(1)
     }
 
-    /// When the next step may go.
+    /// When the next step is due.
     pub fn due(&self) -> Moment {
         self.due
     }
 
-    /// Notes that `count` letters went at `now`.
+    /// Notes that `count` letters were replayed at `now`.
     pub fn note(&mut self, now: Moment, count: usize) {
         if self.per_second == 0 {
             return;

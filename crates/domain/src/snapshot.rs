@@ -1,6 +1,6 @@
-//! Snapshots: what a subscription had acked at one moment, to which it can be put back.
+//! Snapshots: what a subscription had acked at one moment, to which it can be reset.
 //!
-//! Here is only what its owner sees and sets; the progress itself is kept by the broker.
+//! This is only what its owner sees and sets; the broker keeps the progress itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::validate;
 pub struct Snapshot {
     /// Its name.
     pub name: SnapshotName,
-    /// The topic of the subscription it was taken of, under the name it had then.
+    /// The topic of the subscription it was taken from, under the name it had then.
     pub topic: TopicName,
-    /// It exists until then.
+    /// When it expires.
     pub expire_time: Timestamp,
-    /// Free marks for people and programs.
+    /// Free-form labels for people and programs.
     pub labels: BTreeMap<String, String>,
 }
 
 impl Snapshot {
-    /// Checks the labels, which is all that a creation can get wrong.
+    /// Checks the labels, the only thing that can be wrong at creation.
     pub fn validate(&self) -> Result<(), Invalid> {
         validate::labels(&self.labels)?;
         validate::no_reserved_label(&self.labels, &[])
     }
 }
 
-/// How long a new snapshot lives if the oldest message that it leaves unacked is `oldest_age`
-/// old: seven days less that age. `None` = less than an hour, so that it is not worth making.
+/// How long a new snapshot lives if the oldest message it leaves unacked is `oldest_age` old: seven
+/// days minus that age. `None` = less than an hour, so it is not created.
 pub fn lifetime(oldest_age: Duration) -> Option<Duration> {
     let lifetime = SNAPSHOT_LIFETIME_MAX.checked_sub(oldest_age)?;
     (lifetime >= SNAPSHOT_LIFETIME_MIN).then_some(lifetime)
@@ -50,7 +50,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Reads one path of an update mask. Refuses fields that cannot be changed or do not exist.
+    /// Parses one path of an update mask. Refuses fields that cannot be changed or do not exist.
     pub fn parse(path: &str) -> Result<Self, Invalid> {
         match path {
             "labels" => Ok(Self::Labels),
@@ -63,15 +63,15 @@ impl Field {
 /// What an update changes; `None` leaves a setting as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// All labels, replacing those before.
+    /// All labels; replaces the old ones.
     pub labels: Option<BTreeMap<String, String>>,
-    /// Until when it exists.
+    /// When it expires.
     pub expire_time: Option<Timestamp>,
 }
 
 impl Change {
-    /// `current`, made at `created`, with the change made at `now`, if the rules allow the
-    /// outcome.
+    /// `current`, created at `created`, with the change made at `now`, if the rules allow the
+    /// result.
     pub fn apply(
         self,
         current: &Snapshot,
@@ -174,7 +174,7 @@ mod tests {
             sooner.apply(&snapshot(), CREATED, now),
             Ok(Snapshot { expire_time: now.plus(DAY), ..snapshot() })
         );
-        // One that is past its time, but not yet gone, can still be given labels.
+        // An expired one that is not yet gone can still be given labels.
         assert!(Change::default().apply(&snapshot(), CREATED, CREATED.plus(8 * DAY)).is_ok());
     }
 

@@ -58,20 +58,20 @@ impl Subscription {
         policy.map(|policy| policy.max_delivery_attempts).or(self.attempts_asked())
     }
 
-    /// The attempts that were asked for in our own way, as a number or by the waits between them.
+    /// The attempts from our own settings, as a number or from the number of waits.
     pub fn attempts_asked(&self) -> Option<u32> {
         self.attempts_max.or(self.backoff.as_ref().and_then(Backoff::attempts))
     }
 
-    /// How long a message waits after a failed attempt; `None` = not at all. Without a policy a
-    /// push is paced as an endpoint's breaker is.
+    /// How long a message waits after a failed attempt; `None` = no wait. Without a policy push
+    /// backs off like an endpoint's breaker.
     pub fn waits(&self) -> Option<Backoff> {
         const PACE: RetryPolicy = RetryPolicy { min: PACE_MIN, max: PACE_MAX };
         let given = self.backoff.clone().or(self.retry_policy.map(Backoff::Exponential));
         given.or(self.push.as_ref().map(|_| Backoff::Exponential(PACE)))
     }
 
-    /// How long an endpoint has for its answer; `default` where the owner did not say.
+    /// How long an endpoint has to answer; `default` if the owner did not say.
     pub fn push_timeout(&self, default: Duration) -> Duration {
         let given = self.push.as_ref().and_then(|push| push.timeout);
         given.or(self.is_ack_deadline_given.then_some(self.ack_deadline)).unwrap_or(default)

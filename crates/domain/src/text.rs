@@ -1,12 +1,12 @@
-//! Texts that are too long to be kept whole.
+//! Shortens texts that are too long to keep whole.
 
 use std::borrow::Cow;
 
-/// What stands instead of the middle.
+/// Replaces the omitted middle.
 const LEFT_OUT: &str = "…";
 
-/// `text` in at most `bytes_max` bytes. What is too long loses its middle: the beginning of an
-/// error says what is wrong, and its end what to do about it.
+/// `text` in at most `bytes_max` bytes. A longer one loses its middle: the beginning of an error
+/// says what is wrong, and its end what to do about it.
 pub fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);

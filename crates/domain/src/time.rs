@@ -23,13 +23,13 @@ impl Timestamp {
         }
     }
 
-    /// Reads a time as RFC 3339 writes it. Before 1970 is as long ago as any other time that is.
+    /// Parses an RFC 3339 time. Times before 1970 become 1970.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let time: jiff::Timestamp = text.parse().ok()?;
         Some(Self(u64::try_from(time.as_microsecond()).unwrap_or(0)))
     }
 
-    /// The time as RFC 3339 writes it, in UTC: with no fraction, thousandths or millionths.
+    /// The time in RFC 3339, in UTC, with no fraction, milliseconds or microseconds.
     pub fn rfc3339(self) -> String {
         let micros = i64::try_from(self.0).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
@@ -47,7 +47,7 @@ impl Timestamp {
         Self(self.0.saturating_add(micros(by)))
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// How long this is after `earlier`; zero if it is not.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
@@ -70,18 +70,18 @@ impl Moment {
         Self(self.0.saturating_add(micros(by)))
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// How long this is after `earlier`; zero if it is not.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The present on both clocks.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// For what ends while the process runs.
+    /// For anything that ends while the process runs.
     pub moment: Moment,
-    /// For what is stored.
+    /// For anything that is stored.
     pub wall: Timestamp,
 }
 

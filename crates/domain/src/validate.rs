@@ -1,4 +1,4 @@
-//! Whether messages may be published, and the rules that topics and subscriptions share.
+//! Checks messages to be published, and the rules that topics and subscriptions share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::limits::{
 };
 use crate::message::{Message, is_set_by_server};
 
-/// Labels that begin like this are settings of ours, or refused.
+/// Labels with this prefix are our own settings, or refused.
 pub const RESERVED_LABEL_PREFIX: &str = "postrider-";
 
 /// Checks all messages of one publish. One bad message refuses them all. Attributes that only the
-/// server sets are dropped, as Google ignores what only it sets: whoever forwards a message that
-/// was checked against a schema passes them on, and nobody can claim them.
+/// server sets are dropped, as Google ignores what only it sets: someone forwarding a message that
+/// was validated against a schema passes them on, and nobody can claim them.
 pub fn publish(messages: &mut [Message]) -> Result<(), Invalid> {
     publish_count(messages.len())?;
     let mut bytes = 0;
@@ -37,7 +37,7 @@ pub fn publish(messages: &mut [Message]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks how many messages one publish holds, so that too many are refused before any is read.
+/// Checks how many messages one publish contains, so that too many are refused before any is read.
 pub fn publish_count(count: usize) -> Result<(), Invalid> {
     if (PUBLISH_MESSAGES_MIN..=PUBLISH_MESSAGES_MAX).contains(&count) {
         return Ok(());
@@ -51,10 +51,10 @@ pub fn publish_count(count: usize) -> Result<(), Invalid> {
     ))
 }
 
-/// The part of the message at fault, and what is wrong with it.
+/// The faulty part of the message, and what is wrong with it.
 type Fault = (String, String);
 
-/// Whether it has attributes that only the server sets.
+/// Returns whether it has attributes that only the server sets.
 fn check_message(message: &Message) -> Result<bool, Fault> {
     if message.data.is_empty() && message.attributes.is_empty() {
         return Err(fault("", "a message needs data or at least one attribute"));
@@ -75,7 +75,7 @@ fn check_message(message: &Message) -> Result<bool, Fault> {
     Ok(has_servers)
 }
 
-/// Whether it is one that only the server sets.
+/// Returns whether only the server sets it.
 fn check_attribute(key: &str, value: &str) -> Result<bool, Fault> {
     if key.is_empty() {
         return Err(fault(".attributes", "a key is empty"));
@@ -90,8 +90,8 @@ fn check_attribute(key: &str, value: &str) -> Result<bool, Fault> {
             ),
         ));
     }
-    // Client libraries put their own attributes (trace context) under googclient_, and Google
-    // lets these through.
+    // Client libraries put their own attributes (trace context) under googclient_, and Google lets
+    // them through.
     if key.starts_with("goog") && !key.starts_with("googclient_") {
         return Err(fault(
             format!(".attributes[{key:?}]"),
@@ -118,7 +118,7 @@ fn fault(part: impl Into<String>, problem: impl Into<String>) -> Fault {
     (part.into(), problem.into())
 }
 
-/// Checks the labels of a resource: number, size and Google's alphabet.
+/// Checks the labels of a resource: count, size and Google's alphabet.
 pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
     if labels.len() > LABELS_MAX {
         return Err(Invalid::new(
@@ -129,7 +129,7 @@ pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
     labels.iter().try_for_each(|(key, value)| check_label(key, value))
 }
 
-/// Refuses labels that stand for settings, which are others', except those `known`.
+/// Refuses labels with the reserved prefix, except those in `known`.
 pub fn no_reserved_label(labels: &BTreeMap<String, String>, known: &[&str]) -> Result<(), Invalid> {
     let is_reserved =
         |key: &&String| key.starts_with(RESERVED_LABEL_PREFIX) && !known.contains(&key.as_str());
@@ -174,7 +174,7 @@ fn is_label_char(char: char) -> bool {
     is_label_letter(char) || char.is_numeric() || char == '-' || char == '_'
 }
 
-/// Checks how long messages are to be kept; `field` is the request's field that says so.
+/// Checks how long messages are to be kept; `field` is the request field that says so.
 pub fn retention(field: &str, retention: Duration) -> Result<(), Invalid> {
     if (RETENTION_MIN..=RETENTION_MAX).contains(&retention) {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Which requests that a browser may have made are answered.
+//! Decides which requests to answer that a browser may have made.
 //!
-//! A server on a loopback address trusts who reaches it, and every page that is open in a browser
-//! on the same machine reaches it. What the page cannot forge gives it away: the name it was told
-//! for us (`Host`), where it comes from (`Origin`), and what the browser says of both
-//! (`Sec-Fetch-Site`). Programs send none but the first.
+//! A server on a loopback address trusts everyone who can reach it, and that includes every page
+//! open in a browser on the same machine. What a page cannot forge gives it away: the name it has
+//! for us (`Host`), where it comes from (`Origin`), and what the browser says about both
+//! (`Sec-Fetch-Site`). Programs send only the first.
 
 mod host;
 #[cfg(test)]
@@ -13,33 +13,33 @@ use std::net::IpAddr;
 
 pub use host::{Host, KnownHost};
 
-/// The names under which a server may be asked, whatever the port.
+/// The names a server answers to, on any port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
     listen: IpAddr,
     known: Vec<KnownHost>,
-    /// Whether programs may call us what they like.
+    /// Whether programs may use any name.
     takes_any: bool,
 }
 
 impl Hosts {
-    /// Those of a server on `listen`: loopback names, its own address, and `known`.
+    /// The names of a server on `listen`: loopback names, its own address, and `known`.
     ///
-    /// On an address that is not loopback, and with nothing in `known`, any name is taken: behind a
-    /// load balancer, in a container or in a cluster a server is called by names it cannot know,
-    /// and refusing them would break working setups. Pages need a known name even then.
+    /// On an address that is not loopback, and with nothing in `known`, any name is accepted:
+    /// behind a load balancer, in a container or in a cluster a server is called by names it cannot
+    /// know, and refusing them would break working setups. Pages need a known name even then.
     pub fn new(listen: IpAddr, known: Vec<KnownHost>) -> Self {
         let is_open = known.is_empty() && !listen.to_canonical().is_loopback();
         let takes_any = is_open || known.contains(&KnownHost::Any);
         Self { listen: listen.to_canonical(), known, takes_any }
     }
 
-    /// Whether programs may call us what they like.
+    /// Whether programs may use any name.
     pub fn takes_any(&self) -> bool {
         self.takes_any
     }
 
-    /// Whether a page that is found at `host` is one of ours, or of someone we trust.
+    /// Whether a page at `host` is ours, or belongs to someone we trust.
     fn knows(&self, host: Host<'_>) -> bool {
         let is_own = match host {
             Host::Address(address) => address.is_loopback() || address == self.listen,
@@ -48,15 +48,15 @@ impl Hosts {
         is_own || self.known.iter().any(|known| known.is(host))
     }
 
-    /// Whether we may be asked under this name. An address was not looked up, so nobody can have
-    /// made it point to us: on an address that others reach, any is fine.
+    /// Whether we answer to this name. An address was not resolved, so nobody can have made it
+    /// point to us: on a listen address that others can reach, any is fine.
     fn answers_to(&self, host: Host<'_>) -> bool {
         let is_address = matches!(host, Host::Address(_)) && !self.listen.is_loopback();
         self.takes_any || is_address || self.knows(host)
     }
 }
 
-/// `localhost` and what is below it never leave the machine (RFC 6761).
+/// `localhost` and its subdomains never leave the machine (RFC 6761).
 fn is_loopback_name(name: &str) -> bool {
     const LOCALHOST: &str = "localhost";
     let start = name.len().saturating_sub(LOCALHOST.len());
@@ -64,59 +64,59 @@ fn is_loopback_name(name: &str) -> bool {
     is_it && (start == 0 || name.get(..start).is_some_and(|before| before.ends_with('.')))
 }
 
-/// What of a request's head tells who made it. Text that is no text is given as `?`.
+/// The parts of a request's head that tell who made it. A value that is not text is given as `?`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head<'a> {
-    /// The host of the request's target: `:authority`, or that of an address in full.
+    /// The host of the request target: `:authority`, or that of an absolute URL.
     pub authority: Option<&'a str>,
     /// The `Host` header.
     pub host: Option<&'a str>,
     /// Whether there is a second `Host` header.
     pub has_second_host: bool,
-    /// What only browsers send; `None` = neither `Origin` nor `Sec-Fetch-Site` is there.
+    /// What only browsers send; `None` = neither `Origin` nor `Sec-Fetch-Site` is present.
     pub page: Option<Page<'a>>,
 }
 
-/// What a browser says of the page that makes a request.
+/// What a browser says about the page that makes a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Page<'a> {
-    /// The verb.
+    /// The HTTP method.
     pub verb: &'a str,
     /// `Origin`: where the page is from.
     pub origin: Option<&'a str>,
-    /// `Sec-Fetch-Site`: how far that is from us.
+    /// `Sec-Fetch-Site`: how the page is related to us.
     pub site: Option<&'a str>,
     /// `Sec-Fetch-Mode`: how the request is made.
     pub mode: Option<&'a str>,
-    /// `Sec-Fetch-Dest`: what it is made for.
+    /// `Sec-Fetch-Dest`: what it is for.
     pub dest: Option<&'a str>,
     /// `Content-Type`.
     pub content_type: Option<&'a str>,
 }
 
-/// Who made a request that is answered.
+/// Who made a request that we answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// A program, someone who typed the address, or a page of ours.
     Own,
-    /// A page at another place that is known. It may call, but takes nobody's place.
+    /// A page on another host that is known. It may call, but must not displace another caller.
     Page,
-    /// A link or a picture of a page elsewhere, which does not get to read the answer.
+    /// A link or an image on another site's page, which cannot read the answer.
     Visit,
 }
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Proxies and we might not mean the same one.
+    /// A proxy and we might each use a different one.
     #[error("the request has more than one Host header")]
     TwoHosts,
     /// As above.
     #[error("the request is for {authority:?}, but its Host header says {host:?}")]
     HostsDiffer {
-        /// What the target says.
+        /// The host of the target.
         authority: String,
-        /// What the header says.
+        /// The host of the header.
         host: String,
     },
     /// A name that is not ours: a page may have made it point to us.
@@ -125,25 +125,25 @@ pub enum Refused {
          server.hosts (POSTRIDER_SERVER_HOSTS)"
     )]
     Host(String),
-    /// A page of someone else.
+    /// A page of another site.
     #[error(
         "pages of {0:?} may not call this server; if they are to, add their host to server.hosts \
          (POSTRIDER_SERVER_HOSTS)"
     )]
     Origin(String),
-    /// A page of someone else.
+    /// A page of another site.
     #[error(
         "a page of another site made this request (Sec-Fetch-Site), and only pages of this \
          server's own hosts may"
     )]
     CrossSite,
-    /// A page could send this without having asked whether it may.
+    /// A page could send this without a preflight request.
     #[error("a request with an Origin needs the content type application/json, not {0:?}")]
     ContentType(String),
 }
 
 impl Hosts {
-    /// Who made a request, if it is to be answered.
+    /// Who made a request, if it should be answered.
     pub fn check(&self, head: &Head<'_>) -> Result<Caller, Refused> {
         if head.has_second_host {
             return Err(Refused::TwoHosts);
@@ -154,7 +154,7 @@ impl Hosts {
             let (authority, host) = (shown(authority), shown(host));
             return Err(Refused::HostsDiffer { authority, host });
         }
-        // Who says no name at all is no browser.
+        // A caller that sends no name at all is not a browser.
         let asked = head.authority.or(head.host);
         if let Some(text) = asked
             && !Host::of_authority(text).is_some_and(|host| self.answers_to(host))
@@ -171,7 +171,7 @@ impl Hosts {
         let (place, host) = place
             .and_then(|place| Some((place, Host::of_authority(place)?)))
             .ok_or_else(|| Refused::Origin(shown(origin)))?;
-        // A page can only be at an address that answers to it, and here that is us.
+        // A page can only come from an address that answered it, and here that is us.
         let is_same = asked.is_some_and(|asked| asked.eq_ignore_ascii_case(place));
         let is_ours = is_same && matches!(host, Host::Address(_));
         if !is_ours && !self.knows(host) {
@@ -186,14 +186,14 @@ impl Hosts {
 }
 
 impl Page<'_> {
-    /// Browsers leave the origin out where a page only looks: links, pictures, its own data.
+    /// Browsers omit the origin when a page only reads: links, images, its own data.
     fn without_origin(&self, is_cross_site: bool) -> Result<Caller, Refused> {
         let is = |value: Option<&str>, word| value.is_some_and(|value| value == word);
         if !is_cross_site && !is(self.site, "same-site") {
             return Ok(Caller::Own);
         }
         let only_looks = matches!(self.verb, "GET" | "HEAD");
-        // A link someone follows is no more than an address typed in.
+        // Following a link is no different from typing the address.
         let is_link = is(self.mode, "navigate") && is(self.dest, "document");
         if only_looks && (is_link || !is_cross_site) {
             return Ok(Caller::Visit);
@@ -201,8 +201,8 @@ impl Page<'_> {
         Err(Refused::CrossSite)
     }
 
-    /// Pages send forms and plain text to others without asking, and anything else only after they
-    /// were told that they may.
+    /// Pages can send forms and plain text to other sites without asking, and anything else only
+    /// after a preflight request allowed it.
     fn check_content_type(&self) -> Result<(), Refused> {
         let Some(given) = self.content_type else {
             let has_none = matches!(self.verb, "GET" | "HEAD" | "DELETE" | "OPTIONS");
@@ -217,7 +217,7 @@ impl Page<'_> {
     }
 }
 
-/// As much of a text as an error shows.
+/// The part of a text that an error shows.
 fn shown(text: &str) -> String {
     const CHARS_MAX: usize = 100;
     text.chars().take(CHARS_MAX).collect()

@@ -1,4 +1,4 @@
-//! `AttemptHistory`: what became of each attempt to push a message.
+//! `AttemptHistory`: the outcome of each attempt to push a message.
 
 mod bounds;
 
@@ -14,22 +14,22 @@ pub(crate) use bounds::{Head, surplus};
 
 use crate::{Future, Result};
 
-/// The latest attempts of a subscription that are kept, whatever became of them.
+/// How many of a subscription's latest attempts are kept, whatever their outcome.
 pub const RECENT_MAX: usize = 1_000;
 
-/// Older failures of a subscription that are kept: the latest one of each unsettled message.
+/// How many older failures of a subscription are kept: the latest one of each unsettled message.
 pub const FAILURES_MAX: usize = 10_000;
 
-/// Bytes of the whole history unless another bound is set.
+/// Default size limit of the whole history, in bytes.
 pub const HISTORY_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// The class of an attempt that succeeded; every other one names a failure.
+/// The class of an attempt that succeeded; every other class is a failure.
 pub const CLASS_OK: &str = "ok";
 
-/// One attempt to push a message, and what became of it.
+/// One attempt to push a message, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Whose attempt it was.
+    /// The subscription that made the attempt.
     pub subscription: SubscriptionId,
     /// The message.
     pub offset: Offset,
@@ -37,13 +37,13 @@ pub struct Attempt {
     pub attempt: u32,
     /// When it began.
     pub at: Timestamp,
-    /// How long it took, kept to the microsecond.
+    /// How long it took, to the microsecond.
     pub duration: Duration,
-    /// The address that was connected to, if it came so far.
+    /// The address that was connected to, if it got that far.
     pub address: Option<SocketAddr>,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// What became of it in a word; `CLASS_OK` if it succeeded.
+    /// The outcome as one word; `CLASS_OK` if it succeeded.
     pub class: Cow<'static, str>,
     /// What went wrong, in words.
     pub error: Option<Arc<str>>,
@@ -52,19 +52,19 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Whether it is one of a message that has to be tried again.
+    /// Whether the attempt failed, so the message has to be retried.
     pub fn is_failure(&self) -> bool {
         self.class != CLASS_OK
     }
 
-    /// About how much memory it takes, itself included.
+    /// Approximate memory use, including itself.
     pub fn memory_bytes(&self) -> usize {
         let error = self.error.as_ref().map_or(0, |error| error.len());
         size_of::<Self>() + error + self.response.len()
     }
 }
 
-/// An attempt and its place in the history.
+/// An attempt and its position in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedAttempt {
     /// Unique in the history, greater than that of every attempt made before.
@@ -80,22 +80,22 @@ pub struct AttemptQuery {
     pub class: Option<String>,
     /// Only those of this message.
     pub offset: Option<Offset>,
-    /// Only those with a lower number: where the page before has ended.
+    /// Only those with a lower number: where the previous page ended.
     pub before: Option<u64>,
-    /// Most in the answer.
+    /// Maximum number to return.
     pub limit: usize,
 }
 
-/// Attempts, the newest first, and where to go on.
+/// Attempts, newest first, and where to continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptPage {
     /// The attempts.
     pub attempts: Vec<NumberedAttempt>,
-    /// The number `before` which the next page starts; `None` = this was the last.
+    /// Pass this as `before` for the next page; `None` = this was the last.
     pub next: Option<u64>,
 }
 
-/// What an opened history holds.
+/// What a history contains when it is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownAttempts {
     /// The greatest number in it; 0 if it is empty.
@@ -104,7 +104,7 @@ pub struct KnownAttempts {
     pub subscriptions: Vec<SubscriptionId>,
 }
 
-/// Says which messages are settled, so that their failures need not be kept.
+/// Tells which messages are settled, so that their failures need not be kept.
 pub trait Unsettled: Send + Sync {
     /// Those of `offsets` that are not settled; none for an unknown subscription.
     fn unsettled(&self, subscription: SubscriptionId, offsets: &[Offset]) -> Vec<Offset>;
@@ -112,26 +112,25 @@ pub trait Unsettled: Send + Sync {
 
 /// The attempts to push messages, for people who want to know what happens to them.
 ///
-/// Nothing depends on it: the last appends before a power cut may be lost, and a history that is
-/// damaged is set aside and replaced by a new one. Of each subscription it keeps the latest
-/// `RECENT_MAX` attempts and, beyond them, the latest failure of each unsettled message up to
-/// `FAILURES_MAX`; of the whole as many bytes as the engine was opened with. What was made first
-/// goes first.
+/// Nothing depends on it: the last appends before a power cut may be lost, and a damaged history is
+/// set aside and replaced by a new one. For each subscription it keeps the latest `RECENT_MAX`
+/// attempts and, beyond them, the latest failure of each unsettled message up to `FAILURES_MAX`; in
+/// total as many bytes as the engine was opened with. The oldest go first.
 pub trait AttemptHistory: Send + Sync {
-    /// What is in it.
+    /// What it contains.
     fn known(&self) -> Future<Result<KnownAttempts>>;
 
-    /// Adds attempts, in any order, and drops what is beyond the bounds then. An attempt whose
-    /// number is there already replaces it. `unsettled` is asked about the subscriptions of
-    /// `attempts` only; it is called from the engine's own thread and may take locks, but not wait.
+    /// Adds attempts, in any order, then drops whatever exceeds the limits. An attempt whose number
+    /// already exists replaces it. `unsettled` is asked only about the subscriptions of `attempts`;
+    /// it is called from the engine's own thread and may take locks, but not wait.
     fn append(
         &self,
         attempts: Vec<NumberedAttempt>,
         unsettled: Arc<dyn Unsettled>,
     ) -> Future<Result<()>>;
 
-    /// The attempts of `subscription` that `query` asks for, the newest first. Attempts that are
-    /// added between two pages do not move what is on the second.
+    /// The attempts of `subscription` that match `query`, newest first. Attempts added between two
+    /// pages do not shift the second page.
     fn list(
         &self,
         subscription: SubscriptionId,
@@ -143,7 +142,7 @@ pub trait AttemptHistory: Send + Sync {
 }
 
 impl AttemptPage {
-    /// A page of `limit` attempts out of those found, which are one more if there are more.
+    /// A page of `limit` attempts from those found, which include one extra if there are more.
     pub(crate) fn of(mut attempts: Vec<NumberedAttempt>, limit: usize) -> Self {
         let has_more = attempts.len() > limit;
         attempts.truncate(limit);

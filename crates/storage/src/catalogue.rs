@@ -7,7 +7,7 @@ use crate::{Future, Result};
 /// What an entry defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A topic, living or deleted with subscriptions left.
+    /// A topic, existing or deleted with subscriptions left.
     Topic,
     /// A subscription.
     Subscription,
@@ -30,15 +30,15 @@ pub struct Entry {
     pub kind: Kind,
     /// Its name, unique within its kind.
     pub name: String,
-    /// Given at creation, unique in the store, never given again.
+    /// Assigned at creation, unique in the store, never reused.
     pub id: u64,
-    /// Grows with every put; never the same again for a name.
+    /// Increases with every put; never repeats for a name.
     pub version: u64,
-    /// The definition in its owner's own form.
+    /// The definition in its owner's own encoding.
     pub value: Bytes,
 }
 
-/// Entries in name order, and where to go on.
+/// Entries in name order, and where to continue.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The entries.
@@ -47,16 +47,16 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// The definitions. Every method that returns `Ok` has its effect on stable storage.
+/// The definitions. When a method returns `Ok`, its effect is on stable storage.
 pub trait Catalogue: Send + Sync {
-    /// The entry of that name; `NotFound` otherwise.
+    /// The entry with that name; `NotFound` otherwise.
     fn get(&self, kind: Kind, name: &str) -> Future<Result<Entry>>;
 
     /// Up to `limit` entries of `kind` in name order, after the name `after`.
     fn list(&self, kind: Kind, after: Option<&str>, limit: usize) -> Future<Result<Page>>;
 
-    /// Creates (`version` = `None`; `Conflict` if it exists) or replaces (`Conflict` if the
-    /// version is another, `NotFound` if it is gone). Returns the entry as stored.
+    /// Creates (`version` = `None`; `Conflict` if it exists) or replaces (`Conflict` if the version
+    /// differs, `NotFound` if it is gone). Returns the entry as stored.
     fn put(
         &self,
         kind: Kind,
@@ -65,6 +65,6 @@ pub trait Catalogue: Send + Sync {
         version: Option<u64>,
     ) -> Future<Result<Entry>>;
 
-    /// Deletes; `Conflict` if the version is another, `NotFound` if it is gone already.
+    /// Deletes; `Conflict` if the version differs, `NotFound` if it is already gone.
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>>;
 }

@@ -1,4 +1,4 @@
-//! What went wrong in an engine, sorted by whether it is safe to repeat the call.
+//! What went wrong in an engine, sorted by whether it is safe to retry the call.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use domain::{Epoch, Offset, TopicId};
 
 /// An engine's answer when it cannot do what was asked.
 ///
-/// Cheap to clone, because one failed group answers every caller in it.
+/// Cheap to clone, because one failed group answers all of its callers.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The thing named does not exist. It did not happen.
     #[error("not found")]
     NotFound,
-    /// The entry has another version, or exists already. It did not happen.
+    /// The entry has another version, or already exists. It did not happen.
     #[error("changed by someone else in the meantime")]
     Conflict,
-    /// An older holder, or a wrong next offset: this process must stop running the topic.
+    /// An older owner, or a wrong next offset: this process must stop running the topic.
     #[error("topic {topic:?} is held under another claim (epoch {epoch:?}, next offset {next})")]
     Fenced {
         /// The topic whose claim failed.
@@ -33,17 +33,17 @@ pub enum Error {
     /// The engine cannot write (anymore). It did not happen.
     #[error("storage is unavailable: {0}")]
     Unavailable(Arc<io::Error>),
-    /// The write was under way when it failed: it may or may not survive a restart.
+    /// The write was in progress when it failed: it may or may not survive a restart.
     #[error("storage failed while writing; the outcome is unknown: {0}")]
     Indeterminate(Arc<io::Error>),
-    /// Stored bytes are not what was written. Stop; nothing was changed.
+    /// Stored bytes differ from what was written. Stop; nothing was changed.
     #[error("{} is corrupt at byte {offset}: {what}", file.display())]
     Corrupt {
         /// The damaged file.
         file: PathBuf,
         /// Where in it.
         offset: u64,
-        /// What does not hold there.
+        /// What is wrong there.
         what: &'static str,
     },
     /// Another process has the store open.

@@ -1,33 +1,33 @@
-//! Figures of an engine, counted as it works: for metrics, never for decisions.
+//! Statistics of an engine, counted as it works: for metrics, never for decisions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bounds of times, in microseconds: from what memory takes to what nobody waits for.
+/// Bucket bounds for times, in microseconds: from a memory access to longer than anyone waits.
 pub const TIME_BOUNDS_US: &[u64] = &[
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// Bounds of how many.
+/// Bucket bounds for counts.
 const COUNT_BOUNDS: &[u64] = &[0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000];
 
-/// Bounds of sizes, in bytes.
+/// Bucket bounds for sizes, in bytes.
 const BYTES_BOUNDS: &[u64] =
     &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 
-/// How often values fell between fixed bounds. Never allocates after it was made.
+/// Counts of values between fixed bounds. Never allocates after it is created.
 #[derive(Debug)]
 pub struct Histogram {
     /// Ascending; a value is counted in the first bucket whose bound it does not exceed.
     bounds: &'static [u64],
-    /// One for each bound, and one for what is beyond the last.
+    /// One for each bound, and one for anything beyond the last.
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// An empty one with these ascending bounds.
+    /// An empty histogram with these ascending bounds.
     pub fn new(bounds: &'static [u64]) -> Self {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, buckets, sum: AtomicU64::new(0) }
@@ -47,7 +47,7 @@ impl Histogram {
         self.note(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// What was counted so far.
+    /// The current counts.
     pub fn snapshot(&self) -> HistogramSnapshot {
         HistogramSnapshot {
             bounds: self.bounds,
@@ -64,7 +64,7 @@ pub struct HistogramSnapshot {
     pub bounds: &'static [u64],
     /// How many values fell into each bucket.
     pub counts: Vec<u64>,
-    /// All values together.
+    /// The sum of all values.
     pub sum: u64,
 }
 
@@ -75,16 +75,16 @@ impl HistogramSnapshot {
     }
 }
 
-/// What an engine's log does.
+/// Statistics of an engine's log.
 #[derive(Debug)]
 pub struct LogFigures {
-    /// How long a group took to be written and synced.
+    /// How long it took to write and sync a group.
     pub commit_time: Histogram,
-    /// Messages in a group; none where it only carried acks.
+    /// Messages in a group; zero if it only carried acks.
     pub group_messages: Histogram,
     /// Bytes of a group.
     pub group_bytes: Histogram,
-    /// Bytes the log holds now: of the write-ahead log, or of all messages in memory.
+    /// Current size of the log in bytes: the write-ahead log, or all messages in memory.
     pub log_bytes: AtomicU64,
 }
 
@@ -100,8 +100,8 @@ impl Default for LogFigures {
 }
 
 impl LogFigures {
-    /// A group of so many messages and bytes was made durable in `time`; the log holds
-    /// `log_bytes` since.
+    /// A group with this many messages and bytes was made durable in `time`, and the log now holds
+    /// `log_bytes`.
     pub(crate) fn note_group(&self, time: Duration, messages: u64, bytes: u64, log_bytes: u64) {
         self.commit_time.note_time(time);
         self.group_messages.note(messages);

@@ -31,10 +31,10 @@ pub use log::{
 };
 pub use progress::{Checkpoint, Claim, ProgressStore};
 
-/// A future an engine hands out behind a `dyn` trait.
+/// A future returned through a `dyn` trait.
 pub type Future<T> = futures::future::BoxFuture<'static, T>;
 
-/// An open store: four faces of one engine, and its figures.
+/// An open store: four traits of one engine, and its statistics.
 #[derive(Clone)]
 pub struct Engine {
     /// The messages, and every change of progress.
@@ -43,8 +43,8 @@ pub struct Engine {
     pub catalogue: Arc<dyn Catalogue>,
     /// Claims and progress checkpoints.
     pub progress: Arc<dyn ProgressStore>,
-    /// What became of attempts to push.
+    /// The outcomes of attempts to push.
     pub attempts: Arc<dyn AttemptHistory>,
-    /// What the log does, in figures.
+    /// Statistics of the log.
     pub figures: Arc<LogFigures>,
 }

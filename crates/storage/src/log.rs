@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::{Error, Future, Result};
 
-/// How far the log is durable: the number of a commit group. Grows forever, across restarts.
+/// How far the log is durable: the number of a commit group. Always increases, across restarts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
@@ -20,7 +20,7 @@ pub struct Position(pub u64);
 pub struct NewRecord {
     /// What the publisher sent.
     pub message: Message,
-    /// When the server took it; not before the record in front of it.
+    /// When the server received it; not before the previous record.
     pub publish_time: Timestamp,
     /// The only subscription it is meant for; `None` = all of them.
     pub addressee: Option<SubscriptionId>,
@@ -31,7 +31,7 @@ pub struct NewRecord {
 pub struct Append {
     /// The topic.
     pub topic: TopicId,
-    /// The holder's claim; an older one is refused.
+    /// The owner's claim; an older one is refused.
     pub epoch: Epoch,
     /// The offset of the first record; must be the topic's next offset.
     pub first: Offset,
@@ -39,13 +39,13 @@ pub struct Append {
     pub records: Vec<NewRecord>,
 }
 
-/// Whether a commit is waited for.
+/// Whether the caller waits for a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Committed at once; the receipt resolves when it is durable.
     Durable,
-    /// Rides the next group, at the latest 20 ms from now; the receipt resolves at once and
-    /// promises nothing. For ordinary acks and attempts.
+    /// Rides along with the next group, at the latest 20 ms from now; the receipt resolves at once
+    /// and promises nothing. For ordinary acks and attempts.
     Ride,
 }
 
@@ -61,13 +61,13 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// A commit of nothing: its receipt resolves when all that was queued before is durable.
+    /// An empty commit: its receipt resolves when everything queued before it is durable.
     pub fn barrier() -> Self {
         Self { appends: Vec::new(), progress: Vec::new(), urgency: Urgency::Durable }
     }
 }
 
-/// The answer to a commit, to be awaited.
+/// The pending answer to a commit.
 #[derive(Debug)]
 pub struct Receipt(Answer);
 
@@ -78,7 +78,7 @@ enum Answer {
 }
 
 impl Receipt {
-    /// An answer that is known already.
+    /// An answer that is already known.
     pub fn ready(answer: Result<Position>) -> Self {
         Self(Answer::Ready(Some(answer)))
     }
@@ -88,7 +88,7 @@ impl Receipt {
         Self(Answer::Waiting(receiver))
     }
 
-    /// Why the commit was refused when it was queued; `None` if it was taken.
+    /// Why the commit was refused when it was queued; `None` if it was accepted.
     pub fn refused(&self) -> Option<&Error> {
         match &self.0 {
             Answer::Ready(Some(Err(error))) => Some(error),
@@ -96,7 +96,8 @@ impl Receipt {
         }
     }
 
-    /// The answer, blocking this thread. For chores on threads of their own, never in async code.
+    /// Waits for the answer, blocking this thread. For chores on their own threads, never in async
+    /// code.
     pub fn wait(self) -> Result<Position> {
         match self.0 {
             Answer::Ready(answer) => answer.unwrap_or_else(|| Err(stopped())),
@@ -120,59 +121,60 @@ impl std::future::Future for Receipt {
     }
 }
 
-/// The engine went away before it answered.
+/// The engine stopped before it answered.
 fn stopped() -> Error {
     Error::Indeterminate(Arc::new(std::io::Error::other("the log was closed")))
 }
 
-/// How much one read may return. At least one record comes back however large it is.
+/// How much one read may return. At least one record is returned no matter how large it is.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimit {
-    /// Records at most.
+    /// Maximum number of records.
     pub records: usize,
-    /// Bytes of record bodies at most.
+    /// Maximum bytes of record bodies.
     pub bytes: usize,
 }
 
-/// Records in offset order. Offsets inside `covered` without a record are gaps: they were dropped
-/// as no longer needed, and read as acked.
+/// Records in offset order. Offsets in `covered` without a record are gaps: they were dropped
+/// because nobody needed them, and read as acked.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// What was looked through: from the offset asked for to the end of what was found.
+    /// What was examined: from the requested offset to the end of what was found.
     pub covered: OffsetRange,
     /// The records found.
     pub records: Vec<Record>,
-    /// Records inside `covered` whose checksum does not hold: not delivered, not acked.
+    /// Records in `covered` with an invalid checksum: not delivered, not acked.
     pub damaged: Vec<Offset>,
 }
 
-/// What a read of the memory tail says.
+/// The result of reading the memory tail.
 #[derive(Clone, Debug)]
 pub enum TailRead {
-    /// Records from the offset asked for.
+    /// Records from the requested offset on.
     Records(Batch),
-    /// Nothing is there yet: the offset is the visible end (or behind it).
+    /// Nothing there yet: the offset is at the visible end (or past it).
     AtEnd,
     /// It is older than the tail held in memory: use `read`.
     NotInMemory,
 }
 
-/// What an engine tells its owner. Called from the engine's own thread: quick, never blocking.
+/// What an engine reports to its owner. Called from the engine's own thread: must be fast and never
+/// block.
 pub trait Listener: Send + Sync {
     /// Records below these ends have become visible. Called in commit order, after the group is
-    /// durable and its receipts have resolved: who published hears of it first.
+    /// durable and its receipts have resolved: publishers learn of it first.
     fn visible(&self, ends: &[(TopicId, Offset)]);
 
-    /// The log wants a checkpoint and a `trim` soon, or appends will have to wait.
+    /// The log needs a checkpoint and a `trim` soon, or appends will have to wait.
     fn pressed(&self);
 
-    /// The log failed for good: nothing more is written by this process.
+    /// The log failed for good: this process writes nothing more.
     fn failed(&self, error: &Error);
 }
 
-/// Says which records are still needed (LOG-7).
+/// Tells which records are still needed (LOG-7).
 pub trait Keep: Send + Sync {
-    /// The needed offsets inside `range`, ascending and disjoint; nothing for an unknown topic.
+    /// The needed offsets in `range`, ascending and disjoint; empty for an unknown topic.
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange>;
 }
 
@@ -185,26 +187,25 @@ pub struct Trimmed {
     pub records_moved: u64,
     /// Records dropped because nobody needs them.
     pub records_dropped: u64,
-    /// Needed records whose bytes are damaged. Nothing of them could be moved; they still read as
-    /// damaged.
+    /// Needed records whose bytes are damaged. They could not be moved; they still read as damaged.
     pub records_damaged: u64,
 }
 
 /// The durable log of all topics.
 ///
-/// State is the fold of durable groups in log order. A record is visible to any read only after
-/// its group is durable. Commits become durable in the order in which they were queued.
+/// State is the fold of durable groups in log order. A record is visible to any read only after its
+/// group is durable. Commits become durable in the order in which they were queued.
 pub trait MessageLog: Send + Sync {
     /// Queues `commit` and returns at once; the receipt says when and whether it is durable.
     ///
     /// Everything in one commit is durable together or not at all. `Fenced` if an append names an
-    /// old epoch or another offset than the next; `Full` if it has appends and the disk is full
-    /// (commits without appends go on from a reserve); `Unavailable` once the log has failed;
+    /// old epoch or an offset other than the next; `Full` if it has appends and the disk is full
+    /// (commits without appends continue from a reserve); `Unavailable` once the log has failed;
     /// `Indeterminate` if its own group failed. A refused commit changes nothing.
     fn commit(&self, commit: Commit) -> Receipt;
 
-    /// Resolves when appends may be queued: at once, unless the queue or the write-ahead log is
-    /// at its bound. `Full` while the disk is full, `Unavailable` once the log has failed.
+    /// Resolves when appends may be queued: at once, unless the queue or the write-ahead log is at
+    /// its limit. `Full` while the disk is full, `Unavailable` once the log has failed.
     fn room(&self) -> Future<Result<()>>;
 
     /// Whether `room` would resolve with `Ok` at once: the cheap check for the hot path.
@@ -224,14 +225,14 @@ pub trait MessageLog: Send + Sync {
     /// visible end. `Timestamp(0)` gives the earliest kept record.
     fn offset_at(&self, topic: TopicId, time: Timestamp) -> Future<Result<Offset>>;
 
-    /// How far everything is durable.
+    /// How far the log is durable.
     fn position(&self) -> Position;
 
-    /// Names the one listener. Set once, before the first commit.
+    /// Sets the only listener. Call once, before the first commit.
     fn listen(&self, listener: Arc<dyn Listener>);
 
-    /// Drops what `keep` does not need and the last checkpoint has passed, moving the rest out
-    /// of the way, so that log space is reused. Never drops a record on the strength of an ack
-    /// that is not durable. Runs on its own thread.
+    /// Drops whatever `keep` does not need and the last checkpoint has passed, and moves the rest
+    /// out of the way, so that log space is reused. Never drops a record because of an ack that is
+    /// not durable. Runs on its own thread.
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>>;
 }

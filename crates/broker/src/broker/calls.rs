@@ -1,4 +1,4 @@
-//! Topics, subscriptions, snapshots and schemas: made, found, changed, used and ended.
+//! Calls for topics, subscriptions, snapshots and schemas: create, get, change, use and delete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Broker {
         self.admin.create_topic(settings).await
     }
 
-    /// The living topic of that name.
+    /// The topic with that name.
     pub fn topic(&self, name: &TopicName) -> Result<Arc<Topic>> {
         self.registry.topic(name)
     }
@@ -54,13 +54,13 @@ impl Broker {
         self.admin.update_topic(name, change).await
     }
 
-    /// Deletes a topic. Its subscriptions live on with what they have not delivered yet, and so
-    /// do its snapshots.
+    /// Deletes a topic. Its subscriptions live on with what they have not delivered yet, and so do
+    /// its snapshots.
     pub async fn delete_topic(&self, name: &TopicName) -> Result<()> {
         self.admin.delete_topic(name).await
     }
 
-    /// Appends `messages` to a topic; their offsets come back once they are durable.
+    /// Appends `messages` to a topic; returns their offsets once they are durable.
     pub async fn publish(&self, topic: &TopicName, messages: Vec<Message>) -> Result<OffsetRange> {
         self.runtime.check_serving()?;
         self.registry.topic(topic)?.publish(messages).await
@@ -69,8 +69,7 @@ impl Broker {
 
 /// Subscriptions.
 impl Broker {
-    /// Creates a subscription. It and the place where it starts are on stable storage when this
-    /// returns.
+    /// Creates a subscription. It and its starting point are on stable storage when this returns.
     pub async fn create_subscription(
         &self,
         settings: domain::Subscription,
@@ -78,7 +77,7 @@ impl Broker {
         self.admin.create_subscription(settings).await
     }
 
-    /// The subscription of that name.
+    /// The subscription with that name.
     pub fn subscription(&self, name: &SubscriptionName) -> Result<Arc<Subscription>> {
         self.registry.subscription(name)
     }
@@ -112,9 +111,9 @@ impl Broker {
         self.admin.update_subscription(name, change).await
     }
 
-    /// Signs the pushes of a subscription with `secret` from now on, or with one that is made, and
-    /// for a day with the one before it too. Returns the new one and when the last secret before
-    /// it ends.
+    /// Signs the pushes of a subscription with `secret` from now on, or with a generated one, and
+    /// for a day also with the previous one. Returns the new one and when the last previous secret
+    /// ends.
     pub async fn rotate_secret(
         &self,
         name: &SubscriptionName,
@@ -123,8 +122,8 @@ impl Broker {
         self.admin.rotate_secret(name, secret).await
     }
 
-    /// Cuts a subscription off from its topic for good: its backlog is dropped, and whoever asks
-    /// it for messages is refused.
+    /// Detaches a subscription from its topic for good: its backlog is dropped, and requests for
+    /// messages are refused.
     pub async fn detach_subscription(&self, name: &SubscriptionName) -> Result<()> {
         self.admin.detach_subscription(name).await
     }
@@ -145,7 +144,7 @@ impl Broker {
         consumer::pull(subscription, &*self.runtime.clock, records_max, wait).await
     }
 
-    /// Opens a stream of leases with their `ack_deadline`, as many at a time as `flow` allows.
+    /// Opens a stream of leases with this `ack_deadline`, as many at a time as `flow` allows.
     pub fn stream(
         &self,
         name: &SubscriptionName,
@@ -155,8 +154,8 @@ impl Broker {
         consumer::stream(self.subscription(name)?, flow, ack_deadline)
     }
 
-    /// Sends a subscription elsewhere. Durable when it returns; ack ids issued before count
-    /// no more.
+    /// Moves a subscription to another point. Durable when it returns; ack ids issued before no
+    /// longer count.
     pub async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
         self.seeker.seek(name, target).await
     }
@@ -165,8 +164,8 @@ impl Broker {
 /// Snapshots.
 impl Broker {
     /// Takes a snapshot of what `subscription` has acked. Everything it has not acked, and
-    /// everything published from now on, is kept until the snapshot expires: after 7 days less
-    /// the age of the oldest message not acked. `FailedPrecondition` if that is less than an hour.
+    /// everything published from now on, is kept until the snapshot expires: after 7 days minus the
+    /// age of the oldest unacked message. `FailedPrecondition` if that is less than an hour.
     pub async fn create_snapshot(
         &self,
         name: SnapshotName,
@@ -176,7 +175,7 @@ impl Broker {
         self.admin.create_snapshot(name, subscription, labels).await
     }
 
-    /// The snapshot of that name.
+    /// The snapshot with that name.
     pub fn snapshot(&self, name: &SnapshotName) -> Result<Arc<Snapshot>> {
         self.registry.snapshot(name)
     }
@@ -201,7 +200,7 @@ impl Broker {
         self.registry.list_topic_snapshots(topic, after, limit)
     }
 
-    /// Changes a snapshot's labels or the time when it expires.
+    /// Changes a snapshot's labels or expiry time.
     pub async fn update_snapshot(
         &self,
         name: &SnapshotName,
@@ -210,7 +209,7 @@ impl Broker {
         self.admin.update_snapshot(name, change).await
     }
 
-    /// Deletes a snapshot. What only it kept is dropped.
+    /// Deletes a snapshot. Messages that only it kept are dropped.
     pub async fn delete_snapshot(&self, name: &SnapshotName) -> Result<()> {
         self.admin.delete_snapshot(name).await
     }
@@ -228,7 +227,7 @@ impl Broker {
         self.schemas.create(name, kind, definition).await
     }
 
-    /// The schema of that name.
+    /// The schema with that name.
     pub fn schema(&self, name: &SchemaName) -> Result<Arc<Schema>> {
         self.schemas.get(name)
     }
@@ -267,17 +266,17 @@ impl Broker {
         self.schemas.delete_revision(name, id).await
     }
 
-    /// Deletes a schema with its revisions. Topics that name it take no more messages.
+    /// Deletes a schema with its revisions. Topics that name it accept no more messages.
     pub async fn delete_schema(&self, name: &SchemaName) -> Result<()> {
         self.schemas.delete(name).await
     }
 
-    /// Whether a definition is good.
+    /// Whether a definition is valid.
     pub async fn validate_schema(&self, kind: Kind, definition: String) -> Result<()> {
         self.schemas.validate(kind, definition).await
     }
 
-    /// Whether a message is of a schema, or of a definition that is given with it.
+    /// Whether a message is valid for a schema, or for a definition that is given with it.
     pub async fn validate_message(
         &self,
         against: Against,

@@ -1,4 +1,4 @@
-//! What operators look at and act on: dead letters, pushes, messages, figures, the clock.
+//! What operators look at and act on: dead letters, pushes, messages, statistics, the clock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::status::{Degraded, Status};
 
 /// Dead letters.
 impl Broker {
-    /// Dead letters, the oldest first.
+    /// Dead letters, oldest first.
     pub async fn dead_letters(
         &self,
         place: &LetterPlace,
@@ -34,25 +34,25 @@ impl Broker {
         self.dead_letters.list(place, query).await
     }
 
-    /// One letter by its own id; `NotFound` if it was deleted or is kept no longer.
+    /// One letter by its own id; `NotFound` if it was deleted or is no longer kept.
     pub async fn dead_letter(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
         self.dead_letters.get(topic, id).await
     }
 
     /// How many dead letters of a subscription nobody has handled: they are in its dead letter
-    /// topic, were neither replayed nor deleted, and someone subscribed to that topic has not
-    /// acked them, or nobody is subscribed to it. Zero for one without a dead letter policy.
+    /// topic, were neither replayed nor deleted, and someone subscribed to that topic has not acked
+    /// them, or nobody is subscribed to it. Zero for one without a dead letter policy.
     ///
-    /// A letter counts a moment after it came; after a start it may take a while until all do.
+    /// A letter counts shortly after it arrives; after a start it may take a while until all do.
     pub fn dead_letters_waiting(&self, name: &SubscriptionName) -> u64 {
         letters_waiting(&self.registry, name)
     }
 
-    /// Deletes dead letters: they are not listed, counted or replayed anymore. Whoever is
-    /// subscribed to the dead letter topic still gets them. Durable when it returns.
+    /// Deletes dead letters: they are no longer listed, counted or replayed. Subscriptions on the
+    /// dead letter topic still get them. Durable when it returns.
     ///
-    /// Of the selection only those in a state that is `wanted` are deleted. `confirm` must be the
-    /// number of letters that this deletes; `FailedPrecondition` names it.
+    /// Of the selection, only letters in a state that is `wanted` are deleted. `confirm` must be
+    /// the number of letters that this deletes; `FailedPrecondition` names it.
     pub async fn delete_letters(
         &self,
         place: &LetterPlace,
@@ -63,13 +63,13 @@ impl Broker {
         self.dead_letters.delete(place, selection, wanted, confirm).await
     }
 
-    /// Begins to replay dead letters, and answers when they are counted or soon after. The
-    /// replay is on stable storage and resumes after a restart; new letters are not part of it.
+    /// Starts to replay dead letters, and returns when they are counted or soon after. The replay
+    /// is on stable storage and resumes after a restart; new letters are not part of it.
     pub async fn replay_letters(&self, request: ReplayRequest) -> Result<Replay> {
         self.dead_letters.begin_replay(request).await
     }
 
-    /// The replays of a project, in order of their names, which is that of their creation.
+    /// The replays of a project, in name order, which is creation order.
     pub fn replays(&self, project: &ProjectName) -> Vec<Replay> {
         self.dead_letters.replays_of(project)
     }
@@ -79,8 +79,8 @@ impl Broker {
         self.dead_letters.replay(name)
     }
 
-    /// Ends a replay before it is done. What was replayed stays so. `FailedPrecondition` if it has
-    /// ended already.
+    /// Ends a replay before it is done. What was replayed stays replayed. `FailedPrecondition` if
+    /// it has already ended.
     pub async fn cancel_replay(&self, name: &str) -> Result<Replay> {
         self.dead_letters.cancel_replay(name).await
     }
@@ -88,7 +88,7 @@ impl Broker {
 
 /// Pushes and live subscriptions.
 impl Broker {
-    /// The attempts to push messages of a subscription, the newest first: the last 1,000, and the
+    /// The attempts to push messages of a subscription, newest first: the last 1,000, and the
     /// latest failure of each unsettled message.
     pub async fn attempts(
         &self,
@@ -99,13 +99,13 @@ impl Broker {
     }
 
     /// Why nothing will be pushed to the endpoint of a subscription with these settings, as far as
-    /// that is known now: `None` = nothing speaks against it. Looks the host up.
+    /// we can tell now: `None` = no known reason. Resolves the host.
     pub async fn endpoint_refusal(&self, settings: &domain::Subscription) -> Option<String> {
         let push = settings.push.as_ref()?;
         self.push.endpoint_refusal(&push.endpoint).await
     }
 
-    /// The public keys that the tokens of pushes can be checked with, as a JSON Web Key Set.
+    /// The public keys for checking push tokens, as a JSON Web Key Set.
     pub async fn token_keys(&self) -> Result<String> {
         self.push.token_keys().await
     }
@@ -116,14 +116,14 @@ impl Broker {
     }
 }
 
-/// Messages looked at without being taken.
+/// Reading messages without taking them.
 impl Broker {
-    /// Looks at the messages of a topic, those addressed to one subscription included.
+    /// Reads the messages of a topic, including those addressed to one subscription.
     pub async fn peek_topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
         self.peeker.topic(name, peek).await
     }
 
-    /// Looks at the messages that a subscription has not settled and that pass its filter.
+    /// Reads the messages that a subscription has not settled and that pass its filter.
     pub async fn peek_subscription(
         &self,
         name: &SubscriptionName,
@@ -133,19 +133,19 @@ impl Broker {
     }
 }
 
-/// How it is.
+/// Health and statistics.
 impl Broker {
-    /// How the broker is. Looks at every subscription.
+    /// The health of the broker. Examines every subscription.
     pub fn status(&self) -> Status {
         self.observer.status()
     }
 
-    /// What does not work for the whole server. Quick, unlike `status`.
+    /// What is not working for the whole server. Fast, unlike `status`.
     pub fn degraded_server(&self) -> Vec<Degraded> {
         self.observer.degraded_server()
     }
 
-    /// For how long the log could not be emptied; `None` = it can be.
+    /// How long it has been impossible to empty the log; `None` = it is possible.
     pub fn log_stuck_for(&self) -> Option<Duration> {
         self.observer.log_stuck_for()
     }
@@ -161,62 +161,62 @@ impl Broker {
         self.observer.lint(project)
     }
 
-    /// The figures of every subscription, in name order. Reads nothing from disk.
+    /// The statistics of every subscription, in name order. Reads nothing from disk.
     pub fn figures(&self) -> Vec<SubscriptionFigures> {
         self.observer.figures()
     }
 
-    /// What keeps the subscription of that name from delivering.
+    /// What keeps the subscription with that name from delivering.
     pub fn obstacles(&self, name: &SubscriptionName) -> Result<Obstacles> {
         self.observer.obstacles(name)
     }
 
-    /// The figures of every topic there is, in name order.
+    /// The statistics of every topic, in name order.
     pub fn topic_figures(&self) -> Vec<TopicFigures> {
         self.observer.topic_figures()
     }
 
-    /// What the log does.
+    /// The statistics of the log.
     pub fn log_figures(&self) -> &Arc<LogFigures> {
         &self.log_figures
     }
 
-    /// Looks up how old the oldest records are of which that is not known: a bounded number of
-    /// reads from disk, on threads of their own. What is left is looked up the next time.
+    /// Looks up the age of oldest records where it is unknown: a bounded number of disk reads, on
+    /// separate threads. The rest are looked up the next time.
     pub async fn refresh_figures(&self) {
         self.observer.refresh_figures().await;
     }
 
-    /// What is wrong now: with the server, then in name order.
+    /// Current alerts: those of the server, then in name order.
     pub fn alerts(&self) -> Vec<AlertView> {
         self.alerts.views()
     }
 
-    /// Whether something is wrong with the subscription of that name now, firing or not yet.
+    /// Whether the subscription with that name has an alert now, firing or not yet.
     pub fn has_alert(&self, name: &SubscriptionName) -> bool {
         self.alerts.has_alert(name)
     }
 
-    /// How the wall clock stands, and whether retention and expiry are suspended for it.
+    /// The state of the wall clock, and whether retention and expiry are suspended because of it.
     pub fn clock(&self) -> ClockStatus {
         self.clock_watcher.status()
     }
 
     /// Trusts the wall clock: retention and expiry resume. Does nothing if they are not suspended;
-    /// how it stood before comes back.
+    /// returns the previous state.
     pub fn confirm_clock(&self) -> ClockStatus {
         self.clock_watcher.confirm()
     }
 }
 
-/// Acts on record.
+/// Audit records.
 impl Broker {
-    /// Puts an act on record that is done, by whoever asked for what this task does.
+    /// Records an action that is done, by the caller this task works for.
     pub fn audit(&self, act: &'static str, resource: impl Into<String>, details: Option<String>) {
         self.runtime.audit(act, resource, details);
     }
 
-    /// The same, by `peer`: for work that is not done in the task of whoever asked.
+    /// The same, by `peer`: for work that is not done in the caller's task.
     pub fn audit_of(
         &self,
         peer: Option<SocketAddr>,

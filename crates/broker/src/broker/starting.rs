@@ -1,4 +1,4 @@
-//! How the parts of the broker are put together and started.
+//! How the broker's parts are assembled and started.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::subscription::Notes;
 use crate::tail::Tail;
 
 impl Broker {
-    /// Takes over everything `engine` holds and starts the chores.
+    /// Takes over everything in `engine` and starts the chores.
     pub async fn open(
         engine: Engine,
         clock: Arc<dyn Clock>,
@@ -120,7 +120,7 @@ impl Broker {
 
     async fn start_alerts(&self) {
         let Some(options) = self.runtime.options.alerts.clone() else { return };
-        // The server is of use without them, and they are tried again when there is one to tell.
+        // The server is useful without them, and this is retried when there is an alert to send.
         if let Err(error) = self.alerts.prepare(&options).await {
             tracing::warn!(%error, "could not create what alerts need");
         }
@@ -131,7 +131,7 @@ impl Broker {
     }
 }
 
-/// What the other parts are made of.
+/// What the other parts are built from.
 struct Base {
     runtime: Arc<Runtime>,
     notes: Arc<Notes>,

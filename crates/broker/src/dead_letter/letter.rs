@@ -11,15 +11,15 @@ use domain::{Invalid, Message, Record, Subscription, message};
 
 use crate::rfc3339;
 
-/// Bytes of `last_error`, at most.
+/// Maximum bytes of `last_error`.
 const LAST_ERROR_BYTES_MAX: usize = 1_024;
 
-/// Why a message is given up.
+/// Why a message is dead-lettered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It was tried as often as it may be.
+    /// It has used up its attempts.
     Exhausted,
-    /// An operator did not want to wait for it.
+    /// An operator skipped it.
     Skipped,
 }
 
@@ -34,7 +34,7 @@ impl Reason {
     }
 }
 
-/// The message of `record`, with what happened to it in its attributes: Google's, and ours.
+/// The message of `record`, with attributes that say what happened to it: Google's, and ours.
 ///
 /// A message that went through a dead letter topic before keeps its first `original_message_id`.
 pub(super) fn write(
@@ -62,7 +62,7 @@ pub(super) fn write(
     Ok(message)
 }
 
-/// What an earlier dead lettering said of its own failure is not left standing.
+/// Removes what an earlier dead-lettering said about its own failure.
 fn tell_failure(message: &mut Message, failure: Option<&Failure>) {
     let class = failure.map(|failure| failure.class.to_owned());
     let error = failure.and_then(|failure| failure.message.as_deref());

@@ -1,4 +1,4 @@
-//! Counts whose dead letters wait for someone: reads what comes to dead letter topics.
+//! Counts the dead letters that wait for someone, by subscription: reads the dead letter topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::source::read_some;
 use crate::subscription::Readers;
 use crate::topic::Topic;
 
-/// This often it is looked which letters are past their retention.
+/// How often to check which letters are past their retention.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
 
 const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
@@ -90,7 +90,7 @@ impl Counter {
 /// were neither replayed nor deleted, and someone subscribed to that topic has not acked them, or
 /// nobody is subscribed to it. Zero for one without a dead letter policy.
 ///
-/// A letter counts a moment after it came; after a start it may take a while until all do.
+/// A letter counts shortly after it arrives; after a start it may take a while until all do.
 pub(crate) fn letters_waiting(registry: &Registry, name: &SubscriptionName) -> u64 {
     let Ok(subscription) = registry.subscription(name) else { return 0 };
     let settings = subscription.settings();
@@ -101,8 +101,8 @@ pub(crate) fn letters_waiting(registry: &Registry, name: &SubscriptionName) -> u
     letters.count(name, open_letters(&readers, read))
 }
 
-/// The parts of `range` whose letters someone subscribed has not acked, or that lie before
-/// everyone's first.
+/// The parts of `range` whose letters a subscription has not acked, or that come before every
+/// subscription's start.
 fn open_letters(readers: &Readers, range: OffsetRange) -> Vec<OffsetRange> {
     let readers = readers.subscriptions();
     let Some(first) = readers.iter().map(|reader| reader.first()).min() else {

@@ -1,4 +1,4 @@
-//! Dead letters, found and looked at. Nothing is leased, acked or changed by it.
+//! Finding and reading dead letters. Leases, acks and changes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::source::{Found, find, read_some};
 use crate::subscription::Readers;
 use crate::topic::Topic;
 
-/// Letters looked through for one page, at most.
+/// Maximum number of letters examined for one page.
 const LOOKED_THROUGH_MAX: u64 = 20_000;
 
-/// Bytes of letters on one page, about.
+/// Approximate bytes of letters on one page.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 pub(super) const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 8 << 20 };
@@ -25,13 +25,13 @@ pub(super) const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 8 <<
 /// Whose letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LetterPlace {
-    /// All that lie in this topic.
+    /// All that are in this topic.
     Topic(TopicName),
-    /// Those that this subscription gave up, in its dead letter topic.
+    /// Those that this subscription gave up on, in its dead letter topic.
     Subscription(SubscriptionName),
 }
 
-/// What became of a letter.
+/// What happened to a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterState {
     /// Nobody has handled it.
@@ -56,7 +56,7 @@ impl LetterState {
     }
 }
 
-/// Which letters to list by what became of them.
+/// Which letters to list, by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LettersWanted {
     /// Those nobody has handled.
@@ -81,28 +81,28 @@ impl LettersWanted {
 /// Which letters to list.
 #[derive(Clone, Debug, Default)]
 pub struct LetterQuery {
-    /// What they say.
+    /// What their attributes say.
     pub criteria: Criteria,
-    /// What became of them.
+    /// What happened to them.
     pub wanted: LettersWanted,
     /// Where to continue; `None` = at the oldest.
     pub from: Option<Offset>,
-    /// Most on one page.
+    /// Maximum number on one page.
     pub limit: usize,
 }
 
 /// A letter that was found.
 #[derive(Clone, Debug)]
 pub struct FoundLetter {
-    /// The letter as it lies in its topic.
+    /// The letter's record in its topic.
     pub record: Record,
-    /// What it says of itself.
+    /// What its attributes say.
     pub letter: Letter,
-    /// What became of it.
+    /// What happened to it.
     pub state: LetterState,
 }
 
-/// Some letters, the oldest first.
+/// Letters, oldest first.
 #[derive(Clone, Debug)]
 pub struct LetterPage {
     /// The dead letter topic.
@@ -113,7 +113,7 @@ pub struct LetterPage {
     pub next: Option<Offset>,
 }
 
-/// A dead letter topic, and whose letters in it are asked for.
+/// A dead letter topic, and whose letters in it are requested.
 #[derive(Clone)]
 pub(super) struct LetterBox {
     pub(super) readers: Arc<Readers>,
@@ -129,14 +129,14 @@ impl LetterBox {
         self.topic().letters()
     }
 
-    /// Whether a letter is asked for.
+    /// Whether a letter is requested.
     fn has(&self, record: &Record) -> bool {
         let Some(name) = &self.subscription else { return true };
         letter::subscription(&record.body).as_ref() == Some(name)
     }
 }
 
-/// Letters in a row.
+/// Consecutive letters.
 pub(super) struct Stretch {
     pub(super) letters: Vec<(Record, LetterState)>,
     /// Where to continue; `None` at the end.
@@ -144,7 +144,7 @@ pub(super) struct Stretch {
 }
 
 impl DeadLetterAdmin {
-    /// Dead letters, the oldest first.
+    /// Dead letters, oldest first.
     pub(crate) async fn list(
         &self,
         place: &LetterPlace,
@@ -178,7 +178,7 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// One letter by its own id; `NotFound` if it was deleted or is kept no longer.
+    /// One letter by its own id; `NotFound` if it was deleted or is no longer kept.
     pub(crate) async fn get(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
         let readers = self.registry.readers(topic)?;
         let topic = readers.topic();
@@ -228,7 +228,7 @@ impl DeadLetterAdmin {
         Ok(self.runtime.log.offset_at(topic.id(), since).await?)
     }
 
-    /// The letters of `letter_box` in the next piece of its log, with what became of them.
+    /// The letters of `letter_box` in the next part of its log, with what happened to them.
     pub(super) async fn stretch(
         &self,
         letter_box: &LetterBox,
@@ -240,7 +240,7 @@ impl DeadLetterAdmin {
         }
         let log = &*self.runtime.log;
         let batch = read_some(log, letter_box.topic().id(), from, READ_LIMIT).await?;
-        // What is in memory is read without waiting; others get their turn anyway.
+        // Reading from memory never waits; yield so that others get their turn.
         tokio::task::coop::consume_budget().await;
         let is_there = |record: &Record| record.offset < end && letter_box.has(record);
         let records: Vec<_> = batch.records.into_iter().filter(is_there).collect();
@@ -256,7 +256,7 @@ fn found(record: Record, state: LetterState) -> FoundLetter {
     FoundLetter { letter: Letter::read(&message), record, state }
 }
 
-/// What became of each letter.
+/// What happened to each letter.
 fn states(readers: &Readers, offsets: &[Offset]) -> Vec<LetterState> {
     let handled = readers.topic().letters().look_up(offsets);
     let readers = readers.subscriptions();

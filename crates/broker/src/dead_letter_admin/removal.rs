@@ -1,4 +1,4 @@
-//! Dead letters deleted for good.
+//! Deleting dead letters for good.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::error::{Error, Result};
 use crate::handled_letters::{HandledIds, nothing_done};
 use crate::topic::Topic;
 
-/// Ranges of letters deleted in one commit, at most.
+/// Maximum number of letter ranges deleted in one commit.
 const RANGES_MAX: usize = 10_000;
 
 impl DeadLetterAdmin {
-    /// Deletes dead letters: they are not listed, counted or replayed anymore. Whoever is
-    /// subscribed to the dead letter topic still gets them. Durable when it returns.
+    /// Deletes dead letters: they are no longer listed, counted or replayed. Subscriptions on the
+    /// dead letter topic still get them. Durable when it returns.
     ///
-    /// Of the selection only those in a state that is `wanted` are deleted. `confirm` must be the
-    /// number of letters that this deletes; `FailedPrecondition` names it.
+    /// Of the selection, only letters in a state that is `wanted` are deleted. `confirm` must be
+    /// the number of letters that this deletes; `FailedPrecondition` names it.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         place: &LetterPlace,
@@ -58,7 +58,7 @@ impl DeadLetterAdmin {
         Ok(count)
     }
 
-    /// The letters of `letter_box` that are selected, in a state that is wanted, and not deleted.
+    /// The selected letters of `letter_box` that are in a wanted state and not deleted.
     async fn selected(
         &self,
         letter_box: &LetterBox,
@@ -99,7 +99,7 @@ impl DeadLetterAdmin {
         })
     }
 
-    /// Puts an operator's act on dead letters on record.
+    /// Records an operator's action on dead letters.
     pub(super) fn audit(&self, letter_box: &LetterBox, act: &'static str, details: String) {
         let resource = match &letter_box.subscription {
             Some(name) => name.to_string(),
@@ -108,8 +108,8 @@ impl DeadLetterAdmin {
         self.runtime.audit(act, resource, Some(details));
     }
 
-    /// Makes what is kept of a dead letter topic's letters, if there is nothing yet. It is on
-    /// stable storage when this returns.
+    /// Creates the records for a dead letter topic's handled letters, if there are none yet. They
+    /// are on stable storage when this returns.
     pub(super) async fn make_ids(&self, topic: &Topic) -> Result<HandledIds> {
         let _ledger = self.catalogue.lock().await;
         if let Some(ids) = topic.letters().ids() {
@@ -122,7 +122,7 @@ impl DeadLetterAdmin {
         Ok(ids)
     }
 
-    /// One may be there already: making the other failed the last time.
+    /// One may already exist: creating the other failed the last time.
     async fn make_id(&self, topic: &Topic, what: &str) -> Result<SubscriptionId> {
         let store = self.catalogue.store();
         let name = handled_name(topic.id(), what);

@@ -1,4 +1,4 @@
-//! One replay: what was asked for, and how far it has come.
+//! One replay: what was requested, and how far it has come.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,32 +15,32 @@ use crate::replay::{Account, Order, Replay, ReplayState};
 pub struct ReplayRequest {
     /// Whose letters.
     pub place: LetterPlace,
-    /// Which of them. Letters that were already handled are left out, unless `again` is set;
-    /// letters that are named one by one go though everyone subscribed has acked them.
+    /// Which of them. Letters that were already handled are skipped, unless `again` is set; letters
+    /// listed one by one are replayed even if all subscriptions have acked them.
     pub selection: Selection,
     /// Where to.
     pub to: Destination,
-    /// Letters each second; zero = as fast as it goes.
+    /// Letters per second; zero = no limit.
     pub per_second: u32,
-    /// Letters that were replayed, or that everyone subscribed has acked, go too.
+    /// Also replays letters that were already replayed, or that all subscriptions have acked.
     pub again: bool,
 }
 
 /// A replay, running or not.
 pub(crate) struct Run {
     pub(super) name: String,
-    /// Under which the letters that it has sent are kept while it runs.
+    /// The id under which the letters it has sent are stored while it runs.
     pub(super) id: SubscriptionId,
     pub(super) order: Order,
     account: Mutex<(Account, u64)>,
     is_counted: AtomicBool,
     is_cancelled: AtomicBool,
-    /// Told when it is counted, when it is to end, and when it has ended.
+    /// Notified when it is counted, when it should end, and when it has ended.
     pub(super) changed: Notify,
 }
 
 impl Run {
-    /// `version` is the catalogue's.
+    /// `version` is the version in the catalogue.
     pub(super) fn new(
         name: String,
         id: SubscriptionId,
@@ -83,19 +83,19 @@ impl Run {
         self.changed.notify_waiters();
     }
 
-    /// Writes something down.
+    /// Updates its account.
     pub(super) fn note(&self, now: Timestamp, write: impl FnOnce(&mut Account)) {
         let mut account = self.account.lock();
         write(&mut account.0);
         account.0.updated = now;
     }
 
-    /// How far it has come, and the catalogue's version of what is stored of it.
+    /// How far it has come, and the version of its catalogue entry.
     pub(super) fn account(&self) -> (Account, u64) {
         self.account.lock().clone()
     }
 
-    /// It has ended so, and the catalogue knows.
+    /// It has ended like this, and the catalogue knows.
     pub(super) fn end(&self, account: Account, version: u64) {
         *self.account.lock() = (account, version);
         self.is_counted.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! All replays: asked for, listed, cancelled, taken up again after a restart.
+//! All replays: requesting, listing, canceling, and resuming them after a restart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,25 +22,25 @@ use crate::spawn;
 use crate::subscription::Readers;
 use crate::topic::Topic;
 
-/// Replays that run at a time.
+/// Maximum number of replays running at a time.
 const RUNNING_MAX: usize = 8;
 
-/// Replays that are remembered after they have ended; the oldest go first.
+/// How many ended replays are remembered; the oldest go first.
 const ENDED_MAX: usize = 100;
 
-/// How long whoever asks for a replay waits until its letters are counted.
+/// How long a caller that requests a replay waits until its letters are counted.
 const COUNT_WAIT: Duration = Duration::from_secs(2);
 
-/// What was done with letters, as the catalogue names it.
+/// How the catalogue names what was done with letters.
 pub(super) const REPLAYED: &str = "replayed";
 pub(super) const DELETED: &str = "deleted";
 
-/// The catalogue's name of what was done with a topic's letters.
+/// The catalogue's name for what was done with a topic's letters.
 pub(super) fn handled_name(topic: TopicId, what: &str) -> String {
     format!("{}/{what}", topic.0)
 }
 
-/// All replays by name, and the tasks of those that run.
+/// All replays by name, and the tasks of the running ones.
 #[derive(Default)]
 pub(super) struct Replays {
     runs: RwLock<BTreeMap<String, Arc<Run>>>,
@@ -52,27 +52,27 @@ impl Replays {
         self.runs.read().values().cloned().collect()
     }
 
-    /// How many run.
+    /// How many are running.
     fn running(&self) -> usize {
         self.runs.read().values().filter(|run| run.is_running()).count()
     }
 
-    /// Ends the tasks: the server stops. What they have not done is done after the next start.
+    /// Ends the tasks because the server stops. They resume after the next start.
     async fn close(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.abort();
-            // An aborted task ends with an error that says just that.
+            // An aborted task always ends with an error.
             drop(task.await);
         }
         self.all().iter().for_each(|run| run.changed.notify_waiters());
     }
 }
 
-/// What operators ask for.
+/// Calls for operators.
 impl DeadLetterAdmin {
-    /// Begins to replay dead letters, and answers when they are counted or soon after. The
-    /// replay is on stable storage and resumes after a restart; new letters are not part of it.
+    /// Starts to replay dead letters, and returns when they are counted or soon after. The replay
+    /// is on stable storage and resumes after a restart; new letters are not part of it.
     pub(crate) async fn begin_replay(self: &Arc<Self>, request: ReplayRequest) -> Result<Replay> {
         let letter_box = self.letter_box(&request.place)?;
         let admin = Arc::clone(self);
@@ -93,7 +93,7 @@ impl DeadLetterAdmin {
         Ok(run.view())
     }
 
-    /// The replays of a project, in order of their names, which is that of their creation.
+    /// The replays of a project, in name order, which is creation order.
     pub(crate) fn replays_of(&self, project: &ProjectName) -> Vec<Replay> {
         let prefix = format!("{project}/replays/");
         let runs = self.replays.runs.read();
@@ -107,8 +107,8 @@ impl DeadLetterAdmin {
         Ok(self.find_replay(name)?.view())
     }
 
-    /// Ends a replay before it is done. What was replayed stays so. `FailedPrecondition` if it has
-    /// ended already.
+    /// Ends a replay before it is done. What was replayed stays replayed. `FailedPrecondition` if
+    /// it has already ended.
     pub(crate) async fn cancel_replay(&self, name: &str) -> Result<Replay> {
         self.runtime.check_serving()?;
         let run = self.find_replay(name)?;
@@ -123,12 +123,12 @@ impl DeadLetterAdmin {
         Ok(run.view())
     }
 
-    /// How many run.
+    /// How many are running.
     pub(crate) fn running(&self) -> usize {
         self.replays.running()
     }
 
-    /// Ends the tasks of replays: the server stops.
+    /// Ends the tasks of replays because the server stops.
     pub(crate) async fn close(&self) {
         self.replays.close().await;
     }
@@ -139,7 +139,7 @@ impl DeadLetterAdmin {
     }
 }
 
-/// Waits until something holds of a replay.
+/// Waits until a condition holds for a replay.
 async fn wait_for(run: &Run, holds: impl Fn(&Run) -> bool) {
     loop {
         let changed = run.changed.notified();
@@ -152,7 +152,7 @@ async fn wait_for(run: &Run, holds: impl Fn(&Run) -> bool) {
     }
 }
 
-/// How they are kept.
+/// How they are stored.
 impl DeadLetterAdmin {
     async fn store_replay(
         &self,
@@ -224,7 +224,7 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// Begins, or resumes after a restart: `done` is what it has sent so far.
+    /// Starts it, or resumes it after a restart: `done` is what it has sent so far.
     fn start_replay(
         self: &Arc<Self>,
         run: Arc<Run>,
@@ -242,8 +242,8 @@ impl DeadLetterAdmin {
         tasks.push(task);
     }
 
-    /// Stores how a replay ended. Its own progress is needed no more: what was done with
-    /// letters stays known.
+    /// Stores how a replay ended. Its own progress is no longer needed: what was done with letters
+    /// stays recorded.
     async fn end_replay(&self, run: &Run, state: ReplayState, error: Option<String>) {
         let (mut account, version) = run.account();
         account.state = state;
@@ -269,7 +269,7 @@ impl DeadLetterAdmin {
                 self.runtime.changed.forget(run.id);
                 run.end(account, entry.version);
             }
-            // After the next start it is found to have little or nothing left to do.
+            // After the next start it will have little or nothing left to do.
             Err(error) => {
                 tracing::warn!(replay = run.name, %error, "its end was not stored");
                 run.end(account, version);
@@ -277,7 +277,7 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// Takes over what the store knows of letters and replays. The topics are there already.
+    /// Loads what the store knows about letters and replays. The topics are already loaded.
     pub(crate) async fn load(&self) -> Result<()> {
         let mut ids: BTreeMap<(TopicId, String), Entry> = BTreeMap::new();
         for entry in self.catalogue.entries(Kind::HandledLetters).await? {
@@ -303,7 +303,7 @@ impl DeadLetterAdmin {
         Ok(())
     }
 
-    /// Half of it is made whole with the next act.
+    /// If only half of it exists, the next action creates the rest.
     async fn load_handled(
         &self,
         id: TopicId,
@@ -364,7 +364,7 @@ impl DeadLetterAdmin {
         Ok(())
     }
 
-    /// Goes on with what was running when the server stopped.
+    /// Resumes what was running when the server stopped.
     pub(crate) fn resume(self: &Arc<Self>) {
         for run in self.replays.all().into_iter().filter(|run| run.is_running()) {
             if let Some(readers) = self.registry.readers_of(run.order.topic_id) {
@@ -374,7 +374,7 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// Forgets the letters of a topic that is deleted. What cannot be deleted now is at the next
+    /// Forgets the letters of a deleted topic. What cannot be deleted now is deleted at the next
     /// start.
     pub(crate) async fn drop_topic(&self, topic: &Topic) {
         for id in topic.letters().clear() {

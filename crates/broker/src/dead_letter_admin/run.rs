@@ -1,7 +1,7 @@
-//! A replay at work: letter after letter, in order, no faster than asked.
+//! Running a replay: letter by letter, in order, no faster than requested.
 //!
-//! There is no cursor: what is left to do is what is selected and not done, so that a replay
-//! that was cut off goes on where it was.
+//! There is no cursor: what is left to do is what is selected and not done, so an interrupted
+//! replay continues where it was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::handled_letters::Outgoing;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
 
-/// How long to wait for space on a full disk before looking again.
+/// How long to wait for space on a full disk before checking again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How a replay came to its end.
+/// How a replay ended.
 pub(super) enum Ended {
     Done,
     Cancelled,
 }
 
-/// A replay at work.
+/// A running replay.
 pub(super) struct Work<'work> {
     pub(super) admin: &'work DeadLetterAdmin,
     pub(super) run: &'work Run,
@@ -39,7 +39,7 @@ pub(super) struct Work<'work> {
 /// Where the letters of a subscription go, or why they cannot.
 type Target = Result<(Arc<Subscription>, Settings), String>;
 
-/// A letter that is to go.
+/// A letter to replay.
 struct Due {
     record: Record,
     source: Option<SubscriptionName>,
@@ -73,7 +73,7 @@ impl Work<'_> {
         }
     }
 
-    /// Counts what is selected, whatever became of it.
+    /// Counts what is selected, whatever happened to it.
     async fn count(&self, from: Offset, end: Offset) -> Result<()> {
         let (mut at, mut total) = (from, 0);
         loop {
@@ -91,7 +91,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Those letters that are to go; the others are counted as left out.
+    /// The letters to replay; the others are counted as skipped.
     fn pick(&self, letters: Vec<(Record, LetterState)>) -> Vec<Due> {
         let order = &self.run.order;
         let offsets: Vec<_> = letters.iter().map(|(record, _)| record.offset).collect();
@@ -134,7 +134,7 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// Waits for the next step's time. Whether the replay is to end.
+    /// Waits until the next step is due. Returns whether the replay should end.
     async fn wait(&self, pace: &Pace) -> bool {
         loop {
             let changed = self.run.changed.notified();
@@ -151,7 +151,7 @@ impl Work<'_> {
         }
     }
 
-    /// Sends some letters; how many went.
+    /// Sends some letters; returns how many.
     async fn send(
         &self,
         step: Vec<Due>,
@@ -179,7 +179,7 @@ impl Work<'_> {
         Ok(sent)
     }
 
-    /// Appends and notes in one commit, once there is room for it.
+    /// Appends and records in one commit, once there is room for it.
     async fn commit(&self, group: Vec<Outgoing>, target: &Topic) -> Result<usize> {
         self.wait_for_room().await?;
         let runtime = &self.admin.runtime;
@@ -295,7 +295,7 @@ impl Work<'_> {
     }
 }
 
-/// The lane that a letter's message was in, and the id that it had first.
+/// The lane that a letter's message was in, and its original id.
 fn place_in_lane(due: &Due, targets: &BTreeMap<SubscriptionName, Target>) -> Option<(String, u64)> {
     let name = due.source.as_ref()?;
     let (_, rules) = targets.get(name)?.as_ref().ok()?;

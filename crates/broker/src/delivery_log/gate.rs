@@ -1,4 +1,4 @@
-//! How many lines one subscription may have in a second.
+//! How many lines per second one subscription may have.
 
 use domain::{Moment, SubscriptionName};
 use parking_lot::{Mutex, MutexGuard};
@@ -25,10 +25,10 @@ impl LineLimit {
     }
 }
 
-/// Lets this many through each second, and counts the rest.
+/// Lets this many through per second, and counts the rest.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// The second that is counted.
+    /// The second being counted.
     second: u64,
     passed: u32,
     left_out: u64,
@@ -46,13 +46,13 @@ impl Gate {
         may_pass
     }
 
-    /// Counts one that did not pass; whether it is the first since they were told.
+    /// Counts one that did not pass; returns whether it is the first since the last report.
     pub(super) fn leave_out(&mut self) -> bool {
         self.left_out += 1;
         self.left_out == 1
     }
 
-    /// How many did not pass since this was asked last.
+    /// How many did not pass since the last call.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }

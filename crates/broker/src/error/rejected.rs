@@ -1,17 +1,17 @@
-//! Messages that are not as their schema says.
+//! Messages that do not match their schema.
 
 use domain::SchemaName;
 use schemas::{Encoding, Kind, Problem, Rejection, RevisionId};
 
 use super::Error;
 
-/// A message that is not as its schema says.
+/// A message that does not match its schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid data in message: Message failed schema validation. {place}{rejection}")]
 pub struct Rejected {
-    /// The schema; none if it was given with the message.
+    /// The schema; `None` if it was given with the message.
     pub schema: Option<SchemaName>,
-    /// Which message of the request it is, as the start of a sentence; empty if there is one only.
+    /// Which message of the request it is, as the start of a sentence; empty if there is only one.
     place: String,
     /// What is wrong with it.
     pub rejection: Rejection,

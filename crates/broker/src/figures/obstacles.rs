@@ -1,9 +1,9 @@
-//! What keeps a subscription from delivering: facts for whoever asks why nothing comes.
+//! What keeps a subscription from delivering: facts for anyone who asks why nothing arrives.
 
 use domain::delivery::Waits;
 use domain::{Moment, Now, Timestamp};
 
-/// What a subscription waits for now, whether or not there is anything to deliver.
+/// What a subscription is waiting for now, whether or not there is anything to deliver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Obstacles {
     /// An operator paused it.
@@ -12,11 +12,11 @@ pub struct Obstacles {
     pub paused_since: Option<Timestamp>,
     /// It is detached from its topic.
     pub is_detached: bool,
-    /// Consumers that are connected: pulls under way and open streams; those of push do not count.
+    /// Connected consumers: pulls in progress and open streams; push does not count.
     pub consumers: usize,
-    /// Its endpoint is left alone; `None` = it is not, or nothing is pushed.
+    /// Set while its endpoint is sent nothing; `None` = it is not, or nothing is pushed.
     pub left_alone: Option<LeftAlone>,
-    /// Lanes that stand still, and backoffs.
+    /// Blocked lanes, and backoffs.
     pub waits: Waits,
 }
 
@@ -25,18 +25,18 @@ pub struct Obstacles {
 pub struct LeftAlone {
     /// Why.
     pub cause: Cause,
-    /// Until when; `None` = until it is known what became of one request that tries.
+    /// Until when; `None` = until the outcome of a probe is known.
     pub until: Option<Timestamp>,
 }
 
-/// What an endpoint is left alone for.
+/// Why an endpoint is sent nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It failed too often.
     Failures,
-    /// It asked for it, with `Retry-After`.
+    /// It asked for that, with `Retry-After`.
     RetryAfter,
-    /// One request finds out whether it works again.
+    /// A single request is testing whether it works again.
     Probe,
 }
 
@@ -51,17 +51,17 @@ impl Cause {
     }
 }
 
-/// What is known about an endpoint that someone pushes to.
+/// What is known about an endpoint that is pushed to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndpointFigures {
-    /// Requests it is sent at a time, at most.
+    /// Maximum number of requests it is sent at a time.
     pub(crate) window: u32,
     /// Why it is sent nothing, and until when.
     pub(crate) left_alone: Option<(Cause, Option<Moment>)>,
 }
 
 impl EndpointFigures {
-    /// Until when it is left alone, on the wall clock.
+    /// Until when it is sent nothing, on the wall clock.
     pub(crate) fn left_alone(&self, now: Now) -> Option<LeftAlone> {
         let (cause, until) = self.left_alone?;
         let until = until.map(|until| now.wall.plus(until.since(now.moment)));

@@ -1,4 +1,4 @@
-//! The oldest record that is not acked.
+//! The oldest unacked record.
 
 use domain::{Offset, Timestamp};
 use storage::ReadLimit;

@@ -1,4 +1,4 @@
-//! What is counted of attempts to push, without a lock.
+//! Lock-free counters of attempts to push.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Default for Pushed {
 }
 
 impl Pushed {
-    /// Counts a request that took `time`, and of which so many messages are attempts of `class`.
+    /// Counts a request that took `time`, with this many messages as attempts of `class`.
     pub(crate) fn note(&self, class: Class, messages: u64, time: Duration) {
         if let Some(attempts) = self.attempts.get(class as usize) {
             attempts.fetch_add(messages, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Whose letters lie in a dead letter topic, as far as it was read.
+//! Which subscriptions' letters are in a dead letter topic, as far as it was read.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use domain::{Offset, OffsetRange, Progress, SubscriptionName};
 
 use super::{HandledLetters, nothing_done};
 
-/// Whose letters there are. Names of subscriptions that do not exist are not in it.
+/// Letters by subscription. Subscriptions that do not exist are not in it.
 #[derive(Default)]
 pub(super) struct Senders {
     /// What was read.
     read: Option<OffsetRange>,
-    /// Each subscription's letters, as what is acked from the first that is kept on.
+    /// Each subscription's letters, stored as acked offsets from the first one kept.
     by_subscription: BTreeMap<SubscriptionName, Progress>,
 }
 
@@ -38,21 +38,21 @@ impl HandledLetters {
         self.state.lock().senders.read
     }
 
-    /// What was read, if a letter of `name` was in it.
+    /// What was read, if it contains a letter of `name`.
     pub(crate) fn read_for(&self, name: &SubscriptionName) -> Option<OffsetRange> {
         let state = self.state.lock();
         state.senders.by_subscription.get(name)?;
         state.senders.read
     }
 
-    /// All of `read` was read by now, with these letters in what is new.
+    /// Notes that all of `read` has been read, with these letters in the new part.
     pub(crate) fn note_read(&self, letters: Vec<(SubscriptionName, Offset)>, read: OffsetRange) {
         let senders = &mut self.state.lock().senders;
         letters.into_iter().for_each(|(name, offset)| senders.note(name, offset));
         senders.read = Some(read);
     }
 
-    /// Forgets what lies below `from`, which is kept no longer, and who is not known anymore.
+    /// Forgets what is below `from`, which is no longer kept, and unknown subscriptions.
     pub(crate) fn drop_below(&self, from: Offset, is_known: impl Fn(&SubscriptionName) -> bool) {
         self.state.lock().senders.drop_below(from, is_known);
     }

@@ -1,4 +1,4 @@
-//! Figures of live subscriptions: for metrics and people, never for decisions.
+//! Statistics of live subscriptions: for metrics and people, never for decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +8,12 @@ use domain::live::Counts;
 use domain::matching::Scope;
 use storage::{Histogram, HistogramSnapshot, TIME_BOUNDS_US};
 
-/// What live subscriptions do. Counters begin at zero when the server starts.
+/// Statistics of live subscriptions. Counters start at zero when the server starts.
 #[derive(Clone, Debug)]
 pub struct LiveFigures {
-    /// Subscriptions there are now.
+    /// Current number of subscriptions.
     pub counts: Counts,
-    /// Different filters, counted by collection.
+    /// Different filters, counted per collection.
     pub groups: usize,
     /// Subscriptions registered.
     pub registered: u64,
@@ -31,19 +31,19 @@ pub struct LiveFigures {
     pub renewal_time: HistogramSnapshot,
     /// Messages that were matched.
     pub messages: u64,
-    /// Messages whose data was needed and is not JSON, or too large to be looked into.
+    /// Messages whose data was needed and is not JSON, or too large to read.
     pub unreadable: u64,
     /// Frames with a message.
     pub frames: u64,
-    /// Times that frames were lost.
+    /// How often frames were lost.
     pub resyncs: u64,
     /// Streams that are open.
     pub streams: u64,
-    /// Bytes of frames that are kept, about.
+    /// Approximate bytes of frames kept.
     pub buffer_bytes: usize,
-    /// Subscriptions of every gateway.
+    /// Subscriptions per gateway.
     pub by_gateway: Vec<(String, usize)>,
-    /// Subscriptions of every tenant.
+    /// Subscriptions per tenant.
     pub by_tenant: Vec<(String, usize)>,
     /// The collections with the most subscriptions, largest first.
     pub largest: Vec<(Arc<Scope>, u32)>,
@@ -113,7 +113,7 @@ impl Counters {
         add(&self.resyncs, 1);
     }
 
-    /// What was counted, beside what only the registry knows.
+    /// The counters, without what only the registry knows.
     pub(super) fn snapshot(&self) -> LiveFigures {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LiveFigures {

@@ -1,4 +1,4 @@
-//! Follows a topic and tells gateways of what they want.
+//! Follows a topic and sends gateways the messages they want.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use super::matcher::{For, Matcher};
 use crate::source::read_some;
 use crate::topic::Topic;
 
-/// What is read at a time.
+/// Limit for one read.
 const LIMIT: ReadLimit = ReadLimit { records: 256, bytes: 1 << 20 };
 
-/// Who matches the messages of one topic, each once and in order.
+/// Matches the messages of one topic, each once and in order.
 pub(super) struct Follower {
     pub(super) topic: Arc<Topic>,
-    /// The first offset that is not matched yet. Moved under the lock of the index, so that a
-    /// registration knows exactly from where on it counts.
+    /// The first offset not matched yet. Moved under the lock of the index, so that a registration
+    /// knows exactly from where on it applies.
     at: AtomicU64,
-    /// Nobody has registered anything: nothing is read. Changes under the lock of the
+    /// Nobody has registered anything, so nothing is read. Changes under the lock of the
     /// registrations.
     resting: AtomicBool,
-    /// The topic is no longer followed: ends at the end of its log.
+    /// The topic is no longer followed: stops at the end of its log.
     leaving: AtomicBool,
     pub(super) wake: Notify,
 }
@@ -41,7 +41,7 @@ impl Follower {
         }
     }
 
-    /// The first offset that is not matched yet.
+    /// The first offset not matched yet.
     pub(super) fn at(&self) -> Offset {
         Offset(self.at.load(Ordering::SeqCst))
     }
@@ -50,7 +50,7 @@ impl Follower {
         self.at.store(offset.0, Ordering::SeqCst);
     }
 
-    /// Ends the rest, at the end of the log. Under the lock of the registrations.
+    /// Wakes it up, at the end of the log. Call under the lock of the registrations.
     pub(super) fn rouse(&self, live: &Live) {
         if self.resting.swap(false, Ordering::SeqCst) {
             self.move_to(live.access.log.end(self.topic.id()));
@@ -112,7 +112,7 @@ pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
     live.wake_streams();
 }
 
-/// Matches what there is, within a bound; whether there was anything.
+/// Matches what is there, within a limit; returns whether there was anything.
 async fn step(
     live: &Live,
     follower: &Follower,
@@ -147,7 +147,7 @@ async fn step(
     Ok(true)
 }
 
-/// Whether so many records are all that these offsets should hold.
+/// Whether this many records are all that these offsets should hold.
 pub(super) fn is_whole(covered: OffsetRange, records: usize) -> bool {
     covered.len() == records as u64
 }

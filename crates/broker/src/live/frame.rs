@@ -12,49 +12,49 @@ use crate::topic::Topic;
 /// One frame of a gateway's stream.
 #[derive(Clone, Debug)]
 pub struct LiveFrame {
-    /// Counts the gateway's frames without gaps. It goes on from the time when the gateway was
-    /// first heard of, so that a number from before a restart is never taken for another.
-    /// Heartbeats and `register` have the number of the frame before them.
+    /// Counts the gateway's frames without gaps. It continues from the time when the gateway was
+    /// first seen, so that a number from before a restart is never mistaken for another. Heartbeats
+    /// and `register` have the number of the frame before them.
     pub sequence: u64,
-    /// What it says.
+    /// Its content.
     pub event: LiveEvent,
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Clone, Debug)]
 pub enum LiveEvent {
-    /// A message that matches.
+    /// A matching message.
     Message(LiveMatch),
-    /// Nothing was said for a while, and the server is there.
+    /// Sent after a quiet period to show that the server is there.
     Heartbeat,
     /// Subscriptions have expired.
     Expired(LiveIds),
-    /// Frames were lost: the gateway must fetch what it knows again.
+    /// Frames were lost: the gateway must fetch its state again.
     Resync(Lost),
-    /// The server knows no subscription of the gateway: they are to be registered, again if they
-    /// were before.
+    /// The server knows no subscriptions of the gateway: it must register them, again if it had
+    /// before.
     Register,
 }
 
-/// A message, and for which of the gateway's subscriptions it is.
+/// A message, and which of the gateway's subscriptions it is for.
 #[derive(Clone, Debug)]
 pub struct LiveMatch {
     /// The message, shared by all gateways.
     pub message: Arc<LiveMessage>,
     /// The subscriptions.
     pub ids: LiveIds,
-    /// How the message changes what each of them shows, where it tells of the document before.
+    /// How the message changes each of their results, if it includes the previous document.
     pub changes: Option<Box<[Change]>>,
 }
 
-/// What a message means for what a subscription shows.
+/// What a message means for a subscription's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The document did not match, and does now.
     Enter,
     /// It matched before too.
     Update,
-    /// It matched, and does no longer.
+    /// It matched, and no longer does.
     Leave,
 }
 
@@ -76,7 +76,7 @@ pub enum Lost {
     Overflow,
     /// Messages were dropped from the log before they were matched.
     NotRetained,
-    /// The frame to go on from is not kept anymore, or never was.
+    /// The frame to continue from is no longer kept, or never existed.
     UnknownSequence,
 }
 
@@ -91,7 +91,7 @@ impl Lost {
     }
 }
 
-/// Ids of subscriptions, in few bytes.
+/// Ids of subscriptions, in a compact form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveIds(String);
 
@@ -116,13 +116,13 @@ impl LiveIds {
     }
 }
 
-/// A message as streams send it.
+/// A message as it is sent on streams.
 #[derive(Debug)]
 pub struct LiveMessage {
     /// Where it was published.
     pub topic: TopicName,
     topic_id: TopicId,
-    /// A separate record: it does not keep the log's large buffers.
+    /// A separate copy: it does not pin the log's large buffers.
     record: Record,
     json: OnceLock<Bytes>,
 }
@@ -133,7 +133,7 @@ impl LiveMessage {
         Self { topic: topic.name().clone(), topic_id: topic.id(), record, json: OnceLock::new() }
     }
 
-    /// Its place in the topic's log.
+    /// Its position in the topic's log.
     pub fn offset(&self) -> Offset {
         self.record.offset
     }
@@ -143,7 +143,7 @@ impl LiveMessage {
         &self.record.body
     }
 
-    /// The message as Google's JSON has it, made once for all gateways.
+    /// The message in Google's JSON format, built once for all gateways.
     pub fn json(&self) -> Result<&Bytes, Malformed> {
         if let Some(json) = self.json.get() {
             return Ok(json);
@@ -154,7 +154,7 @@ impl LiveMessage {
 }
 
 impl LiveFrame {
-    /// Which message it brings.
+    /// Which message it carries.
     pub(super) fn place(&self) -> Option<(TopicId, Offset)> {
         match &self.event {
             LiveEvent::Message(found) => Some((found.message.topic_id, found.message.offset())),
@@ -162,9 +162,9 @@ impl LiveFrame {
         }
     }
 
-    /// What it takes to keep it, about.
+    /// Approximate memory to keep it.
     pub(super) fn bytes(&self) -> usize {
-        // JSON is made of most messages, and takes a third more.
+        // Most messages are converted to JSON, which takes a third more.
         const AROUND: usize = 256;
         AROUND
             + match &self.event {

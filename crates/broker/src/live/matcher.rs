@@ -1,4 +1,4 @@
-//! One message against all live subscriptions: who is to be told, and what.
+//! Matches one message against all live subscriptions: whom to tell, and what.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use super::frame::{Change, LiveEvent, LiveIds, LiveMatch, LiveMessage};
 use super::session::Session;
 use crate::topic::Topic;
 
-/// Where a message says who and what it belongs to, and what was there before.
+/// Attributes that say which tenant and collection a message belongs to, and what was there before.
 const TENANT: &str = "tenant";
 const COLLECTION: &str = "collection";
 const OLD: &str = "old";
 
-/// Subscriptions that are looked up under one lock.
+/// How many subscriptions are looked up under one lock.
 const LOOKED_UP: usize = 1_000;
 
-/// Room for matching, kept from message to message.
+/// Working memory for matching, kept from message to message.
 #[derive(Default)]
 pub(super) struct Matcher {
     scratch: Scratch,
     now: Vec<u32>,
     before: Vec<u32>,
     found: Vec<(u32, Option<Change>)>,
-    /// By the number of a gateway: its place in `told`, plus one.
+    /// By the number of a gateway: its index in `told`, plus one.
     places: Vec<u32>,
     told: Vec<Told>,
 }
@@ -63,8 +63,8 @@ impl For<'_> {
 }
 
 impl Matcher {
-    /// Finds who wants a message, runs `noted` before anyone can register who would not be
-    /// asked, and hands each gateway's part to `tell`.
+    /// Finds who wants a message, runs `noted` before anyone can register who would be missed, and
+    /// hands each gateway's part to `tell`.
     pub(super) fn run(
         &mut self,
         live: &Live,
@@ -117,7 +117,7 @@ impl Matcher {
         let Self { scratch, now, before, .. } = self;
         now.clear();
         let matched = index.matches(tenant, collection, subject, scratch, now)?;
-        // A document that is gone has no data, and matches nothing.
+        // A deleted document has no data, and matches nothing.
         let is_gone = old.is_some() && subject.data.is_empty();
         let mut unreadable = matched.unreadable && !is_gone;
         let mut tells_before = false;
@@ -137,7 +137,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Keeps what was found, with how it changes where it is known what was found before.
+    /// Keeps the matches, with their changes if the previous matches are known.
     fn keep_found(&mut self, is_gone: bool, tells_before: bool) {
         if is_gone && tells_before {
             self.now.clear();
@@ -148,7 +148,7 @@ impl Matcher {
         }
     }
 
-    /// Says of each subscription how the message changes what it shows.
+    /// Determines for each subscription how the message changes its results.
     fn compare(&mut self) {
         self.now.sort_unstable();
         self.before.sort_unstable();
@@ -180,7 +180,7 @@ impl Matcher {
                     *place = u32::try_from(told.len()).unwrap_or(0);
                 }
                 let told = told.get_mut((*place as usize).wrapping_sub(1));
-                // The number may have become another gateway's since the lock was let go.
+                // The number may belong to another gateway since the lock was released.
                 if let Some(told) = told.filter(|told| told.session.gateway == *owned.name) {
                     told.ids.push(owned.id);
                     told.changes.extend(*change);

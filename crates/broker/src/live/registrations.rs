@@ -1,4 +1,4 @@
-//! Who has registered what, and the frames of each gateway: what one short lock guards.
+//! Who has registered what, and the frames of each gateway: the state behind one short lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Registrations {
         self.sessions.get(gateway).cloned()
     }
 
-    /// The session of a gateway that the registry knows, made if it has none.
+    /// The session of a gateway that the registry knows, created if missing.
     pub(super) fn session_or(
         &mut self,
         gateway: &str,
@@ -41,7 +41,7 @@ impl Registrations {
         self.sessions.values()
     }
 
-    /// Forgets the frames of gateways that are no more.
+    /// Forgets the frames of gateways that no longer exist.
     pub(super) fn forget_gone<'ended>(&mut self, ended: impl Iterator<Item = &'ended Ended>) {
         let mut last: Option<&Arc<str>> = None;
         for Ended { gateway, .. } in ended {

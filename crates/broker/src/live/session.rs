@@ -1,4 +1,4 @@
-//! A gateway's frames: those it was not sent yet, and the last that it was.
+//! A gateway's frames: the unsent ones, and the last few that were sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio::sync::Notify;
 
 use super::frame::{LiveEvent, LiveFrame, Lost};
 
-/// Frames that a stream takes at a time, at most.
+/// Maximum number of frames a stream takes at a time.
 const TAKEN_FRAMES: usize = 256;
-/// Bytes of frames that a stream takes at a time, about.
+/// Approximate bytes of frames a stream takes at a time.
 const TAKEN_BYTES: usize = 256 << 10;
 
 /// What is kept for one gateway, from its first subscription or stream to its last.
 pub(super) struct Session {
     pub(super) gateway: Arc<str>,
     state: Mutex<State>,
-    /// Told when there is something to send, or the stream is to end.
+    /// Notified when there is something to send, or the stream should end.
     pub(super) wake: Notify,
-    /// Frames that are kept, at most.
+    /// Maximum number of frames kept.
     frames_max: usize,
     memory: Arc<Memory>,
 }
 
-/// What all gateways' frames take.
+/// The memory used by the frames of all gateways.
 pub(super) struct Memory {
     bytes: AtomicUsize,
     bytes_max: usize,
@@ -38,8 +38,8 @@ impl Memory {
         Self { bytes: AtomicUsize::new(0), bytes_max, sessions: AtomicUsize::new(0) }
     }
 
-    /// Whether a gateway that keeps `own` bytes may keep so many more. Its even share it may
-    /// always have: what others do not read costs them their frames, and nobody else.
+    /// Whether a gateway that keeps `own` bytes may keep this many more. It may always have its
+    /// even share: a gateway that does not read loses its own frames, and nobody else's.
     fn has_room(&self, own: usize, more: usize) -> bool {
         let share = self.bytes_max / self.sessions.load(Ordering::Relaxed).max(1);
         self.bytes().saturating_add(more) <= self.bytes_max || own.saturating_add(more) <= share
@@ -57,28 +57,28 @@ struct State {
     /// Frames below this number were taken by a stream.
     taken: u64,
     bytes: usize,
-    /// Which stream is the present one: a later takes the place of an earlier.
+    /// The number of the current stream: a later one replaces an earlier one.
     stream: u64,
-    /// How it stands with topics that a stream asked to go back in.
+    /// The state of topics that a stream asked to go back in.
     topics: Vec<(TopicId, Reading)>,
 }
 
-/// Who brings a topic's messages to a session.
+/// Who delivers a topic's messages to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// The stream, which has come to this offset; the follower passes the session over.
+    /// The stream, which has reached this offset; the follower skips the session.
     Behind(Offset),
-    /// The follower, from this offset on: what is before it was brought.
+    /// The follower, from this offset on: everything before it was delivered.
     From(Offset),
 }
 
-/// Where a stream begins.
+/// Where a stream starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Resume {
-    /// Where the one before it ended.
+    /// Where the previous one ended.
     #[default]
     Last,
-    /// Behind this frame.
+    /// After this frame.
     After(u64),
 }
 
@@ -101,7 +101,7 @@ impl Session {
         Self { gateway, state: Mutex::new(state), wake: Notify::new(), frames_max, memory }
     }
 
-    /// Begins a stream, which takes the place of the one before: its number, the frame it begins
+    /// Starts a stream, which replaces the previous one: returns its number, the frame it starts
     /// with, and what was lost if that is not the one it asked for.
     pub(super) fn begin(&self, resume: &Resume) -> (u64, u64, Option<Lost>) {
         let mut state = self.state.lock();
@@ -120,8 +120,8 @@ impl Session {
         (stream, at, lost)
     }
 
-    /// Tells the gateway of a message, unless that was or will be brought by the stream itself.
-    /// Whether frames were lost for it.
+    /// Sends the gateway a message, unless the stream itself delivered or will deliver it. Returns
+    /// whether frames were lost.
     pub(super) fn tell(&self, topic: TopicId, offset: Offset, event: LiveEvent) -> bool {
         let mut state = self.state.lock();
         if !state.wants(topic, offset) {
@@ -133,7 +133,7 @@ impl Session {
         overflowed
     }
 
-    /// Tells the gateway something. Whether frames were lost for it.
+    /// Sends the gateway an event. Returns whether frames were lost.
     pub(super) fn say(&self, event: LiveEvent) -> bool {
         let overflowed = self.push(&mut self.state.lock(), event);
         self.wake.notify_one();
@@ -184,12 +184,12 @@ impl Session {
         state.frames.clear();
     }
 
-    /// The frames from number `at` on that there are, within bounds; `None` = another stream has
-    /// taken the place of this one. One that was overtaken by what was lost goes on behind it.
+    /// The available frames from number `at` on, within limits; `None` = another stream has
+    /// replaced this one. One that fell behind lost frames continues after them.
     pub(super) fn take(&self, stream: u64, at: &mut u64) -> Option<Vec<Arc<LiveFrame>>> {
         let mut state = self.state.lock();
         if state.stream != stream {
-            // It may have been woken in the place of the other.
+            // It may have been woken in place of the other.
             self.wake.notify_one();
             return None;
         }
@@ -211,12 +211,12 @@ impl Session {
 
 /// Going back in topics.
 impl Session {
-    /// From now on the stream itself brings the messages of these topics from these offsets on.
-    /// What was kept is void; the frame to go on with.
+    /// From now on the stream itself delivers the messages of these topics from these offsets on.
+    /// Discards what was kept; returns the frame to continue with.
     pub(super) fn go_back(&self, from: &[(TopicId, Offset)]) -> u64 {
         let mut state = self.state.lock();
         let mut from = from.to_vec();
-        // What is not sent yet of other topics is brought again too.
+        // Unsent messages of other topics are delivered again too.
         let unsent = usize::try_from(state.taken.saturating_sub(state.first)).unwrap_or(usize::MAX);
         for (topic, offset) in state.frames.iter().skip(unsent).filter_map(|frame| frame.place()) {
             if !from.iter().any(|(other, _)| *other == topic) {
@@ -229,7 +229,7 @@ impl Session {
         state.first
     }
 
-    /// A topic whose messages the stream has to bring, and from where on.
+    /// A topic whose messages the stream has to deliver, and from where.
     pub(super) fn behind(&self) -> Option<(TopicId, Offset)> {
         self.state.lock().topics.iter().find_map(|(topic, reading)| match reading {
             Reading::Behind(at) => Some((*topic, *at)),
@@ -237,12 +237,12 @@ impl Session {
         })
     }
 
-    /// The stream has brought a topic's messages below `to`. The follower goes on once that is as
-    /// far as it has come.
+    /// The stream has delivered a topic's messages below `to`. The follower takes over once that is
+    /// as far as it has come.
     pub(super) fn brought(&self, topic: TopicId, to: Offset, follower: impl FnOnce() -> Offset) {
         let mut state = self.state.lock();
-        // Asked under the lock that the follower needs to tell: what it has matched beyond that
-        // is told later.
+        // Checked under the lock that the follower needs to send: whatever it has matched beyond
+        // that is sent later.
         let reading = if to >= follower() { Reading::From(to) } else { Reading::Behind(to) };
         if let Some((_, held)) = state.topics.iter_mut().find(|(other, _)| *other == topic) {
             *held = reading;

@@ -1,4 +1,4 @@
-//! The index of live filters in parts, each under its own lock.
+//! The index of live filters, sharded, each shard under its own lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use domain::live::{Ended, Refusal, Registered, Spec};
 use domain::matching::{Index, Placed, Scope, Summary, shard};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-/// Parts of the index: a registration waits for the matching of messages in its own part only.
+/// Number of shards: a registration waits only for the matching of messages in its own shard.
 const SHARDS: usize = 16;
-/// Summaries that are kept, at most.
+/// Maximum number of summaries kept.
 const SUMMARIES_MAX: usize = 1_024;
 
 pub(super) struct Shards {
     shards: Vec<RwLock<Index>>,
-    /// What was asked for lately; of use until its version is another one.
+    /// Recently requested summaries; valid until their version changes.
     summaries: Mutex<HashMap<Collection, Arc<Summary>>>,
 }
 
@@ -29,9 +29,9 @@ impl Default for Shards {
 }
 
 impl Shards {
-    /// The part that holds a collection. Never waited for while one is held.
+    /// The shard of a collection. Never waited for while another one is locked.
     pub(super) fn of(&self, tenant: &str, collection: &str) -> &RwLock<Index> {
-        // There are `SHARDS` of them, and the number is below that.
+        // There are `SHARDS` of them, and the index is below that.
         &self.shards[shard(tenant, collection, SHARDS)]
     }
 
@@ -39,7 +39,7 @@ impl Shards {
         self.of(&scope.tenant, &scope.collection)
     }
 
-    /// Puts a subscription in, and runs `then` before any message is matched against it.
+    /// Adds a subscription, and runs `then` before any message is matched against it.
     pub(super) fn insert<T>(
         &self,
         registered: &Registered,
@@ -51,14 +51,14 @@ impl Shards {
         Ok((placed, then()))
     }
 
-    /// Takes out what has ended.
+    /// Removes an ended subscription.
     pub(super) fn remove(&self, ended: &Ended) {
         if let Some(group) = ended.group {
             self.of_scope(&ended.scope).write().remove(ended.handle.0, group);
         }
     }
 
-    /// What a group's filter says; `None` = everything.
+    /// A group's filter; `None` = everything.
     pub(super) fn filter(&self, scope: &Scope, group: u32) -> Option<domain::filter::Expression> {
         self.of_scope(scope).read().filter(group)
     }
@@ -95,7 +95,7 @@ impl Shards {
         all
     }
 
-    /// Different filters.
+    /// Number of different filters.
     pub(super) fn groups(&self) -> usize {
         self.all().map(|index| index.groups()).sum()
     }

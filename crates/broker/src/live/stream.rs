@@ -1,4 +1,4 @@
-//! A gateway's open stream: takes its frames, and brings what it asked to go back for.
+//! A gateway's open stream: takes its frames, and delivers what it asked to go back for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,18 +14,19 @@ use super::session::{Resume, Session};
 use crate::error::{Error, Result};
 use crate::source::read_some;
 
-/// Messages that are matched at a time while a stream goes back: never more than a buffer holds.
+/// How many messages are matched at a time while a stream goes back: never more than a buffer
+/// holds.
 const LIMIT: ReadLimit = ReadLimit { records: 64, bytes: 256 << 10 };
 
-/// Where a stream begins.
+/// Where a stream starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LiveStart {
     /// Where the gateway's last stream ended.
     #[default]
     Last,
-    /// Behind this frame.
+    /// After this frame.
     Sequence(u64),
-    /// Behind this message of a topic; `None` = of the only one that is matched.
+    /// After this message of a topic; `None` = of the only topic that is matched.
     Offset(Option<TopicName>, Offset),
 }
 
@@ -36,24 +37,24 @@ pub struct LiveStream {
     number: u64,
     /// The frame to take next.
     at: u64,
-    /// What is said before any frame.
+    /// Events sent before any frame.
     first: Vec<LiveEvent>,
-    /// When to say that the server is there.
+    /// When to send a heartbeat.
     beat_at: Moment,
     matcher: Matcher,
 }
 
-/// What becomes of a stream of the same gateway that is open.
+/// What happens to an open stream of the same gateway.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfOpen {
-    /// It ends, and the new one takes its place.
+    /// It ends, and the new one replaces it.
     Replace,
-    /// It goes on, and the new one is refused.
+    /// It continues, and the new one is refused.
     Refuse,
 }
 
 impl Live {
-    /// Opens a gateway's stream. It takes the place of one that is open.
+    /// Opens a gateway's stream. It replaces an open one.
     pub fn open(self: &Arc<Self>, gateway: &str, start: &LiveStart) -> Result<LiveStream> {
         self.open_as(gateway, start, IfOpen::Replace)
     }
@@ -98,7 +99,8 @@ impl Live {
         Ok(LiveStream { live, session, number, at, first, beat_at, matcher })
     }
 
-    /// Notes that a stream is open: the gateway's session, and whether it has no subscriptions.
+    /// Notes that a stream is open: returns the gateway's session, and whether it has no
+    /// subscriptions.
     fn attach(&self, gateway: &str, if_open: IfOpen) -> Result<(Arc<Session>, bool)> {
         let mut registrations = self.registrations.lock();
         if if_open == IfOpen::Refuse && registrations.registry.has_stream(gateway) {
@@ -113,7 +115,7 @@ impl Live {
         ended.iter().for_each(|ended| self.shards.remove(ended));
         let is_unknown = registrations.registry.of_one_gateway(gateway) == 0;
         let session = registrations.session_or(gateway, |name| self.new_session(name));
-        // It has a stream, so that the registry knows it.
+        // It has a stream, so the registry knows it.
         Ok((session.ok_or(Error::Closing)?, is_unknown))
     }
 
@@ -140,8 +142,8 @@ impl Live {
 }
 
 impl LiveStream {
-    /// The next frames, as soon as there are any; `None` = the stream has ended: another has taken
-    /// its place, or the server stops.
+    /// The next frames, as soon as there are any; `None` = the stream has ended: another has
+    /// replaced it, or the server stops.
     pub async fn next(&mut self) -> Option<Vec<Arc<LiveFrame>>> {
         loop {
             self.live.access.check_serving().ok()?;
@@ -170,16 +172,16 @@ impl LiveStream {
         }
     }
 
-    /// A frame beside those that are kept.
+    /// A frame that is not kept.
     fn aside(&self, event: LiveEvent) -> Arc<LiveFrame> {
         Arc::new(LiveFrame { sequence: self.at.saturating_sub(1), event })
     }
 
-    /// Brings some messages of a topic that the gateway has gone back in.
+    /// Delivers some messages of a topic that the gateway went back in.
     async fn go_on(&mut self, topic: TopicId, at: Offset) {
         let follower = self.live.followers.lock().get(&topic).cloned();
         let Some(follower) = follower else {
-            // It is no longer followed: there is nothing to come.
+            // It is no longer followed: nothing more will come.
             self.session.brought(topic, at, || at);
             return;
         };

@@ -15,13 +15,13 @@ use crate::registry::Registry;
 use crate::runtime::Runtime;
 use crate::subscription::{Cursor, Notes, Subscription};
 
-/// Retention passes on its own; this often someone looks whether it freed something.
+/// How often to check whether retention, which passes on its own, has freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
 
 /// How long to wait after a checkpoint or trim that failed, or that left the disk full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Makes checkpoints and trims the log.
+/// Does checkpoints and trims the log.
 pub(crate) struct Checkpointer {
     pub(super) runtime: Arc<Runtime>,
     notes: Arc<Notes>,
@@ -54,7 +54,7 @@ impl Checkpointer {
         loop {
             let is_due = self.wait_until_due(trim_at).await;
             let pressed = changed.take_pressed();
-            // On a full disk any ack may have freed what it takes to go on.
+            // On a full disk any ack may have freed enough to continue.
             let trims = pressed || is_due == Due::Trim || self.is_full();
             let done = self.once(trims).await;
             upkeep.note(&done, self.runtime.now());
@@ -73,14 +73,14 @@ impl Checkpointer {
         }
     }
 
-    /// Whether the disk is full. A log that only waits for its chores is not.
+    /// Whether the disk is full. A log that only waits for its chores does not count.
     fn is_full(&self) -> bool {
         let log = &self.runtime.log;
         !log.has_room() && matches!(log.room().now_or_never(), Some(Err(storage::Error::Full)))
     }
 
     /// Waits for a change and then for the flush interval, for the log to ask for room, or for the
-    /// time of the next trim.
+    /// next scheduled trim.
     async fn wait_until_due(&self, trim_at: Moment) -> Due {
         let Runtime { clock, changed, options, .. } = &*self.runtime;
         if changed.is_pressed() {
@@ -121,8 +121,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Saves what changed. The position is read before the states are: every frame up to it is
-    /// contained in them. The barrier makes sure that nothing is saved that the log does not have.
+    /// Saves what changed. The position is read before the progress: every frame up to it is
+    /// included. The barrier makes sure that nothing is saved that the log does not have.
     async fn checkpoint(&self) -> Result<()> {
         let runtime = &self.runtime;
         let position = runtime.log.position();
@@ -137,9 +137,8 @@ impl Checkpointer {
     }
 }
 
-/// What a checkpoint has taken off the lists of what changed. Until it is saved it belongs there:
-/// a chore that is ended half-way must not make the next checkpoint, whose position is a later
-/// one, leave it out.
+/// What a checkpoint has taken off the lists of changes. Until it is saved it belongs there: if the
+/// chore is aborted halfway, the next checkpoint, which has a later position, must not miss it.
 struct Taken<'chore> {
     runtime: &'chore Runtime,
     subscriptions: Vec<(Arc<Subscription>, Cursor)>,
@@ -148,7 +147,7 @@ struct Taken<'chore> {
 }
 
 impl<'chore> Taken<'chore> {
-    /// Takes all there is, with the states to be saved.
+    /// Takes everything, with the progress to save.
     fn from(runtime: &'chore Runtime, notes: &Notes) -> (Self, Vec<(SubscriptionId, Progress)>) {
         let subscriptions = notes.changed.take();
         let forgotten = runtime.changed.take_forgotten();

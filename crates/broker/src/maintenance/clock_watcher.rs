@@ -1,4 +1,4 @@
-//! Looks whether the wall clock has jumped, and lets retention and expiry go on when it may.
+//! Checks whether the wall clock has jumped, and resumes retention and expiry when it is safe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use domain::clock::{ClockChange, ClockView};
 use crate::registry::Registry;
 use crate::runtime::Runtime;
 
-/// This often both clocks are compared. Whoever deletes by time notices a jump by himself.
+/// How often both clocks are compared. Code that deletes by time notices a jump by itself.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// How the clock stands, and what happens if it is believed.
+/// The state of the clock, and what happens if it is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockStatus {
-    /// How it stands.
+    /// The state of the clock.
     pub clock: ClockView,
-    /// Subscriptions that expire as soon as the wall clock is believed.
+    /// Subscriptions that expire as soon as the wall clock is trusted.
     pub expiring_subscriptions: usize,
-    /// Snapshots that do.
+    /// Snapshots that expire then.
     pub expiring_snapshots: usize,
 }
 
@@ -45,13 +45,13 @@ impl ClockWatcher {
         }
     }
 
-    /// Has everything looked at that waited for time to go on, and the mark saved.
+    /// Wakes everything that waited for time to resume, and has the mark saved.
     fn go_on(&self) {
         self.runtime.expiries.wake.notify_one();
         self.runtime.changed.wake.notify_one();
     }
 
-    /// How the wall clock stands, and whether retention and expiry are suspended for it.
+    /// The state of the wall clock, and whether retention and expiry are suspended because of it.
     pub(crate) fn status(&self) -> ClockStatus {
         let runtime = &self.runtime;
         let clock = runtime.guard.view(&*runtime.clock);
@@ -69,7 +69,7 @@ impl ClockWatcher {
     }
 
     /// Trusts the wall clock: retention and expiry resume. Does nothing if they are not suspended;
-    /// how it stood before comes back.
+    /// returns the previous state.
     pub(crate) fn confirm(&self) -> ClockStatus {
         let before = self.status();
         if self.runtime.guard.confirm(&*self.runtime.clock) {

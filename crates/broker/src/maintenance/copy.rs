@@ -1,4 +1,4 @@
-//! The first start of a copy: offsets go on above all that the original may have given out since.
+//! The first start of a copy: offsets continue above all that the original may have assigned since.
 
 use domain::{Offset, OffsetRange, TopicId};
 
@@ -6,16 +6,15 @@ use super::checkpointer::Checkpointer;
 use crate::error::Result;
 
 impl Checkpointer {
-    /// Takes a copy into use. The server that it was made of went on, and the ids it issued
-    /// since are remembered by those who were given them: none may come a second time. A topic's
-    /// offsets begin with the time in microseconds and grow by one, so that the current time is
-    /// above them all.
+    /// Puts a copy into use. The original server kept running, and clients remember the ids it
+    /// issued since: none may be issued twice. A topic's offsets start with the time in
+    /// microseconds and grow by one, so the current time is above them all.
     pub(crate) async fn take_copy_into_use(&self) -> Result<()> {
         if !self.progress.is_copy() {
             return Ok(());
         }
         tracing::warn!("this store is a copy: message ids continue above the current time");
-        // What is left of the log is moved out of the way first.
+        // Move the rest of the log out of the way first.
         self.once(true).await?;
         let known = self.runtime.guard.mark(&*self.runtime.clock).wall;
         let floor = Offset(self.runtime.clock.wall().max(known).0).next();
@@ -32,7 +31,7 @@ impl Checkpointer {
         self.progress.raise(to).await?;
         for (readers, (_, gap)) in topics.iter().zip(raised) {
             readers.topic().raise(gap.to);
-            // Nothing is there, so nothing waits there.
+            // The gap has no records, so nothing can wait there.
             readers.subscriptions().iter().for_each(|subscription| subscription.settle_gap(gap));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Ends what expires: snapshots at their time, subscriptions that nobody uses.
+//! Deletes what expires: snapshots at their time, subscriptions that nobody uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::runtime::Runtime;
 
-/// So long after the first use that is not saved yet, all are saved. A crash forgets no more.
+/// This long after the first unsaved use, all uses are saved. A crash loses no more than that.
 const SAVE_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// How long to wait after something could not be ended, or was used at the last moment.
+/// How long to wait after something could not be deleted, or was used at the last moment.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Ends what expires.
+/// Deletes what expires.
 pub(crate) struct Expirer {
     runtime: Arc<Runtime>,
     registry: Arc<Registry>,
@@ -28,7 +28,7 @@ impl Expirer {
         Self { runtime, registry, admin }
     }
 
-    /// Runs forever. Sleeps until something expires or is to be saved.
+    /// Runs forever. Sleeps until something expires or has to be saved.
     pub(crate) async fn run(self) {
         let Runtime { expiries, clock, .. } = &*self.runtime;
         let mut save_at = None;
@@ -54,7 +54,7 @@ impl Expirer {
     }
 
     /// When the wall clock will show `time`, unless someone sets it. While time stands still for
-    /// what expires, never: the chore is woken when it goes on.
+    /// expiry, never: the chore is woken when it resumes.
     fn moment_of(&self, time: Option<Timestamp>) -> Option<Moment> {
         let now = self.runtime.now();
         let retention = self.runtime.retention_at(now);
@@ -69,7 +69,7 @@ impl Expirer {
         }
     }
 
-    /// Ends what is due; when the next will be.
+    /// Deletes what is due; returns when the next is due.
     async fn end_due(&self) -> Option<Timestamp> {
         let now = self.runtime.retention_now();
         let mut next = Vec::new();
@@ -95,7 +95,7 @@ impl Expirer {
     }
 }
 
-/// Says that something expired; when to look again if it is still there.
+/// Logs that something expired; returns when to look again if it still exists.
 fn tell(ended: Result<bool>, kind: &str, name: &str, now: Timestamp) -> Option<Timestamp> {
     match ended {
         Ok(true) => {

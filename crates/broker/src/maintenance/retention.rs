@@ -1,4 +1,4 @@
-//! Says which records are still needed, so that the log may drop the others (LOG-7).
+//! Tells which records are still needed, so that the log may drop the others (LOG-7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::ranges::union;
 use crate::subscription::Readers;
 
-/// The topics as of one trim, with the offsets at which each retention begins.
+/// The topics as of one trim, with the offsets where each retention begins.
 pub(crate) struct Retention {
     topics: HashMap<TopicId, Retained>,
 }
@@ -23,7 +23,7 @@ struct Retained {
 }
 
 impl Retention {
-    /// Looks up where every retention of `topics` begins at `now`, by which retention counts.
+    /// Looks up where every retention of `topics` begins at `now`, the time that retention uses.
     pub(crate) async fn prepare(
         log: &dyn MessageLog,
         topics: Vec<Arc<Readers>>,
@@ -59,9 +59,9 @@ impl Keep for Retention {
     fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
         let Some(retained) = self.topics.get(&topic) else { return Vec::new() };
         let mut needed = Vec::new();
-        // Twice, because one may come to need a record just when another stops to: a snapshot is
-        // taken and the message acked, or a subscription goes back to a snapshot that is deleted
-        // then. Asked once and in the wrong order, neither would say so.
+        // Twice, because one may start to need a record just when another stops: a snapshot is
+        // taken and the message acked, or a subscription seeks to a snapshot that is then deleted.
+        // Asked once and in the wrong order, neither would claim it.
         for _ in 0..2 {
             retained.collect_needed(range, &mut needed);
         }
@@ -71,7 +71,7 @@ impl Keep for Retention {
 
 impl Retained {
     fn collect_needed(&self, range: OffsetRange, needed: &mut Vec<OffsetRange>) {
-        // A retention that was set after this trim began keeps everything.
+        // A retention that was set after this trim started keeps everything.
         let from = |retention| self.retained_from.get(&retention).copied().unwrap_or_default();
         if let Some(retention) = self.readers.topic().retention() {
             needed.push(OffsetRange { from: from(retention).max(range.from), to: range.to });

@@ -22,33 +22,33 @@ use self::unsaved::{Numbers, Shard};
 use crate::error::Result;
 use crate::subscription::Subscription;
 
-/// Bytes of an answer, and of an error, that are kept at most.
+/// Maximum bytes kept of an answer, and of an error.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Bytes of unsaved attempts, at most; one more of each subscription may come on top.
+/// Maximum bytes of unsaved attempts; one more per subscription may be added.
 const UNSAVED_BYTES_MAX: usize = 16 << 20;
 
-/// Locks that the subscriptions share among them.
+/// Number of locks that the subscriptions share.
 const SHARDS: usize = 16;
 
-/// What became of attempts, those not saved yet and those that are.
+/// The outcomes of attempts, unsaved and saved.
 pub(crate) struct Attempts {
     history: Arc<dyn AttemptHistory>,
     numbers: Numbers,
     unsaved: [Mutex<Shard>; SHARDS],
     /// Bytes of all shards together.
     bytes: AtomicUsize,
-    /// Subscriptions that are gone, to be forgotten by the history too.
+    /// Subscriptions that are gone; the history has to forget them too.
     forgotten: Mutex<Vec<SubscriptionId>>,
-    /// Held while attempts are on their way from here to the history, so that nobody who asks
-    /// meanwhile misses them.
+    /// Held while attempts are on their way from here to the history, so that a concurrent caller
+    /// does not miss them.
     saving: tokio::sync::Mutex<()>,
     /// There is something to save.
     pub(crate) wake: Notify,
 }
 
 impl Attempts {
-    /// Numbers are given from `now` on, in microseconds, unless the history is ahead of that.
+    /// Numbers are assigned from `now` on, in microseconds, unless the history is ahead of that.
     pub(crate) fn new(history: Arc<dyn AttemptHistory>, now: Timestamp) -> Self {
         Self {
             history,
@@ -61,8 +61,8 @@ impl Attempts {
         }
     }
 
-    /// Takes note of what the history holds. Subscriptions that are not `living` are forgotten:
-    /// the server was stopped before it could do so.
+    /// Reads what the history contains. Subscriptions that are not `living` are forgotten: the
+    /// server stopped before it could do so.
     pub(crate) async fn load(&self, living: &BTreeMap<SubscriptionId, Arc<Subscription>>) {
         match self.history.known().await {
             Ok(known) => {
@@ -80,8 +80,8 @@ impl Attempts {
         self.record_all(attempt.subscription, [attempt]);
     }
 
-    /// Notes attempts of one subscription; of their answers and errors only the beginning is kept.
-    /// They can be listed at once, and are lost if the server crashes before the next flush.
+    /// Records attempts of one subscription; only the beginning of answers and errors is kept. They
+    /// can be listed at once, and are lost if the server crashes before the next flush.
     pub(crate) fn record_all(
         &self,
         subscription: SubscriptionId,
@@ -101,14 +101,14 @@ impl Attempts {
         }
     }
 
-    /// Drops the attempts of a subscription that is gone; the history does so at the next flush.
+    /// Drops the attempts of a subscription that is gone; the history follows at the next flush.
     pub(crate) fn forget(&self, subscription: SubscriptionId) {
         drop(self.take(subscription));
         self.forgotten.lock().push(subscription);
         self.wake.notify_one();
     }
 
-    /// The attempts to push messages of a subscription, the newest first: the last 1,000, and the
+    /// The attempts to push messages of a subscription, newest first: the last 1,000, and the
     /// latest failure of each unsettled message.
     pub(crate) async fn page(
         &self,
@@ -125,22 +125,22 @@ impl Attempts {
         Ok(self.list(subscription, query).await?)
     }
 
-    /// Saves the attempts that are not saved yet, of those who are `living`. Progress does not
-    /// depend on it.
+    /// Saves the unsaved attempts of subscriptions that are `living`. Progress does not depend on
+    /// it.
     pub(crate) async fn save_all(&self, living: BTreeMap<SubscriptionId, Arc<Subscription>>) {
         if let Err(error) = self.flush(Living(living)).await {
             tracing::warn!(%error, "could not save the history of attempts");
         }
     }
 
-    /// Saves everything. What cannot be saved is kept for the next time, within the bounds.
+    /// Saves everything. What cannot be saved is kept for the next time, within the limits.
     async fn flush(&self, living: Living) -> Result<(), storage::Error> {
         let _saving = self.saving.lock().await;
         let mut attempts = Vec::new();
         for shard in &self.unsaved {
             attempts.extend(shard.lock().take_all(&self.bytes));
         }
-        // Some of a subscription may have been on their way when it was deleted.
+        // Some attempts may have been on their way when their subscription was deleted.
         attempts.retain(|numbered| living.0.contains_key(&numbered.attempt.subscription));
         attempts.sort_unstable_by_key(|numbered| numbered.number);
         self.save(attempts, living).await?;
@@ -155,8 +155,8 @@ impl Attempts {
         done
     }
 
-    /// The attempts of a subscription, the newest first. They are saved first, so that a page
-    /// has its place whatever is recorded meanwhile.
+    /// The attempts of a subscription, newest first. They are saved first, so that pages stay
+    /// stable whatever is recorded meanwhile.
     async fn list(
         &self,
         subscription: &Arc<Subscription>,
@@ -170,7 +170,7 @@ impl Attempts {
         self.history.list(id, query).await
     }
 
-    /// How the last attempt to push a message failed, if that is still known.
+    /// How the last attempt to push a message failed, if still known.
     pub(crate) async fn last_failure(
         &self,
         subscription: &Arc<Subscription>,
@@ -206,7 +206,7 @@ impl Attempts {
         self.shard(subscription).lock().take(subscription, &self.bytes)
     }
 
-    /// Puts attempts back in front of those that were recorded since.
+    /// Puts attempts back in front of those recorded since.
     fn put_back(&self, attempts: Vec<NumberedAttempt>) {
         let mut by_subscription: BTreeMap<SubscriptionId, Vec<NumberedAttempt>> = BTreeMap::new();
         for numbered in attempts {
@@ -229,7 +229,7 @@ impl Attempts {
     }
 }
 
-/// Cuts the texts off, and copies the answer: a piece of it would keep all of it in memory.
+/// Truncates the texts, and copies the answer: a slice would keep all of it in memory.
 fn shorten(attempt: &mut Attempt) {
     let response = &attempt.response;
     if !response.is_empty() {
@@ -243,7 +243,7 @@ fn shorten(attempt: &mut Attempt) {
     }
 }
 
-/// The subscriptions there are, which know what is settled.
+/// The existing subscriptions, which know what is settled.
 struct Living(BTreeMap<SubscriptionId, Arc<Subscription>>);
 
 impl Unsettled for Living {

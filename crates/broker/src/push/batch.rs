@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// What some servers write in front of their JSON.
+/// Some servers write this before their JSON.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How many of `sent` messages, counted from the first, a successful answer with this body acks:
-/// what a JSON object says in `acked`, and all of them where it says nothing or the body is no
-/// object. One that begins as an object and cannot be read, because it was cut off or `acked` is
-/// no whole number, acks none: it may have been about to say so, and a message sent twice is
-/// better than one that is lost.
+/// what a JSON object says in `acked`, or all of them if it does not say or the body is not an
+/// object. One that starts like an object but cannot be parsed, because it was truncated or `acked`
+/// is not a whole number, acks none: it may have been about to say so, and a duplicate is better
+/// than a lost message.
 pub(crate) fn acked(body: &[u8], sent: usize) -> usize {
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body).trim_ascii_start();
-    // A JSON array would be read as the fields of the object in their order.
+    // A JSON array would be parsed as the fields of the object in order.
     if body.first() != Some(&b'{') {
         return sent;
     }
@@ -29,7 +29,7 @@ struct BatchAnswer {
     acked: Option<u64>,
 }
 
-/// What is there is a number: `null` is not the same as nothing.
+/// If present, it must be a number: `null` is not the same as missing.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     u64::deserialize(deserializer).map(Some)
 }

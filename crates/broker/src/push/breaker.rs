@@ -15,11 +15,11 @@ use domain::{Moment, RetryPolicy};
 /// The pauses: doubling between two bounds.
 const PAUSES: RetryPolicy = RetryPolicy { min: PACE_MIN, max: PACE_MAX };
 
-/// Failures in a row that open a breaker weigh so much together.
+/// Total weight of consecutive failures that opens a breaker.
 const OPENS_AT: u32 = 60;
 
-/// One that cannot be reached opens the breaker alone, it takes three of one that is down, and
-/// twenty refusals, because a few bad messages must not hold up the good ones.
+/// A single failure to reach the endpoint opens the breaker, as do three in a row if it is down,
+/// and twenty refusals, because a few bad messages must not hold up the good ones.
 fn weight(health: Health) -> u32 {
     match health {
         Health::Unreachable => OPENS_AT,
@@ -33,11 +33,11 @@ fn weight(health: Health) -> u32 {
 pub(crate) enum Admission {
     /// It may.
     Go,
-    /// It may, as the only one: what becomes of it decides about the others.
+    /// It may, as the only one: its outcome decides for the others.
     Probe,
     /// Not before this moment.
     WaitUntil(Moment),
-    /// Not before it is known what became of the probe.
+    /// Not before the outcome of the probe is known.
     ProbeOut,
 }
 
@@ -45,9 +45,9 @@ pub(crate) enum Admission {
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
     state: State,
-    /// What the failures since the last success weigh.
+    /// The total weight of the failures since the last success.
     weight: u32,
-    /// How many pauses there were since the last success.
+    /// How many pauses there have been since the last success.
     pauses: u32,
 }
 
@@ -64,8 +64,8 @@ impl Breaker {
         Self { state: State::Closed, weight: 0, pauses: 0 }
     }
 
-    /// Whether a request may go now. After `Probe` the caller sends one and reports what became
-    /// of it: `on_success`, `on_failure` or `on_cancelled`.
+    /// Whether a request may go now. After `Probe` the caller sends one and reports its outcome:
+    /// `on_success`, `on_failure` or `on_cancelled`.
     pub(crate) fn admits(&mut self, now: Moment) -> Admission {
         let admission = self.admission(now);
         if admission == Admission::Probe {
@@ -74,7 +74,7 @@ impl Breaker {
         admission
     }
 
-    /// What `admits` would say; asking changes nothing.
+    /// What `admits` would return; changes nothing.
     pub(crate) fn admission(&self, now: Moment) -> Admission {
         match self.state {
             State::Closed => Admission::Go,
@@ -89,19 +89,19 @@ impl Breaker {
         matches!(self.state, State::Closed)
     }
 
-    /// A request succeeded, probe or not: the endpoint works. True if it did not before.
+    /// A request succeeded, probe or not: the endpoint works. Returns true if it did not before.
     pub(crate) fn on_success(&mut self) -> bool {
         let is_recovered = !self.is_closed();
         *self = Self::new();
         is_recovered
     }
 
-    /// A request failed. What was sent before the breaker opened and fails while it is open
-    /// changes nothing. `seed` decides what is added to a pause, up to a tenth of it.
+    /// A request failed. One that was sent before the breaker opened and fails while it is open
+    /// changes nothing. `seed` decides the jitter added to a pause, up to a tenth of it.
     pub(crate) fn on_failure(&mut self, now: Moment, health: Health, seed: u64) {
         self.weight = self.weight.saturating_add(weight(health));
         if matches!((self.state, health), (State::HalfOpen, Health::Working)) {
-            // It answers: it is the message that it does not take.
+            // It answers, so the problem is the message.
             (self.state, self.weight) = (State::Closed, weight(health));
             return;
         }
@@ -116,7 +116,7 @@ impl Breaker {
         }
     }
 
-    /// The probe was cut off before anything became of it: the next request is the probe.
+    /// The probe was cut off before it had an outcome: the next request is the probe.
     pub(crate) fn on_cancelled(&mut self) {
         if matches!(self.state, State::HalfOpen) {
             self.state = State::Open(Moment::default());

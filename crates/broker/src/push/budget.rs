@@ -1,10 +1,10 @@
-//! Fair shares of the requests that may be in flight, counted by the time they are held.
+//! Fair shares of the requests in flight, measured by the time they are held.
 //!
-//! Every endpoint has a virtual time: the slot time it was charged. Of the endpoints that wait,
-//! the one with the least goes first (start-time fair queueing). What is expected of a request
-//! is charged when it gets its slot, and set right when it ends, so that an endpoint whose
-//! requests hang pays while they hang. An endpoint that comes back to the queue begins no lower
-//! than the last that was let in: who was idle has no old credit.
+//! Every endpoint has a virtual time: the slot time it was charged. Among waiting endpoints, the
+//! one with the least goes first (start-time fair queueing). A request is charged its expected time
+//! when it gets its slot, and corrected when it ends, so an endpoint whose requests hang pays while
+//! they hang. An endpoint that returns to the queue starts no lower than the last one admitted:
+//! being idle earns no credit.
 //!
 //! ```text
 //!                     0                                    90 %      100 %
@@ -27,7 +27,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use waiting::State;
 
-/// How many requests may be in flight, in all.
+/// How many requests may be in flight in total.
 pub(crate) struct Budget {
     state: Mutex<State>,
 }
@@ -38,7 +38,7 @@ impl Budget {
         Arc::new(Self { state: Mutex::new(State::new(max.max(1))) })
     }
 
-    /// The share of one more endpoint. It is not proven at first.
+    /// The share of one more endpoint. It starts out not proven.
     pub(crate) fn share(self: &Arc<Self>) -> Share {
         let key = self.state.lock().join();
         Share(Arc::new(Member { budget: Arc::clone(self), key, is_proven: AtomicBool::new(false) }))
@@ -50,7 +50,7 @@ impl Budget {
         self.state.lock().in_flight()
     }
 
-    /// Hands slots to those who wait, as far as they go. Each waker is called outside the lock:
+    /// Grants slots to waiting callers, as far as they go. Each waker is called outside the lock:
     /// it may run anything.
     fn hand_out(&self, mut state: MutexGuard<'_, State>) {
         while let Some(waker) = state.grant_next() {
@@ -67,7 +67,7 @@ pub(crate) struct Share(Arc<Member>);
 struct Member {
     budget: Arc<Budget>,
     key: usize,
-    /// A copy of what the state says, so that saying it again takes no lock.
+    /// A copy of what the state says, so that repeating it needs no lock.
     is_proven: AtomicBool,
 }
 
@@ -78,13 +78,13 @@ impl Drop for Member {
 }
 
 impl Share {
-    /// Whether the endpoint works, as was said last.
+    /// Whether the endpoint works, as last reported.
     pub(crate) fn is_proven(&self) -> bool {
         self.0.is_proven.load(Ordering::Relaxed)
     }
 
-    /// Says whether the endpoint works: it answered well, and did not fail since. Those that do
-    /// not are together kept out of the last tenth of the budget.
+    /// Reports whether the endpoint works: it answered well, and has not failed since. Those that
+    /// do not are kept out of the last tenth of the budget.
     pub(crate) fn set_proven(&self, is_proven: bool) {
         let member = &self.0;
         if member.is_proven.load(Ordering::Relaxed) != is_proven {
@@ -95,15 +95,15 @@ impl Share {
         }
     }
 
-    /// How many slots the endpoint holds, those included that were granted and not yet fetched.
+    /// How many slots the endpoint holds, including those granted and not yet fetched.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.0.budget.state.lock().held(self.0.key)
     }
 
-    /// A slot, or a place in the queue for one. `turn` is the caller's place: `None` at first, to
-    /// be kept between calls, and dropped to give the place up. Callers of one share are served
-    /// in the order in which they came. `now` is when the slot, if there is one, begins to count.
+    /// Returns a slot, or queues for one. `turn` is the caller's place: `None` at first, kept
+    /// between calls, and dropped to give up the place. Callers of one share are served in order of
+    /// arrival. `now` is when the slot, if there is one, starts to count.
     pub(crate) fn poll_slot(
         &self,
         turn: &mut Option<Turn>,
@@ -133,8 +133,8 @@ impl Share {
     }
 }
 
-/// A caller's place in the queue. Dropping it gives the place up; a slot that was granted to it
-/// goes on to the next.
+/// A caller's place in the queue. Dropping it gives up the place; a slot that was granted to it
+/// goes to the next caller.
 pub(crate) struct Turn {
     member: Arc<Member>,
     ticket: u64,
@@ -155,7 +155,7 @@ pub(crate) struct Slot {
     since: Moment,
     /// What was charged when it was granted.
     charge: u64,
-    /// For how many microseconds it was held, once that is to be charged.
+    /// For how many microseconds it was held, if it is to be charged.
     held: Option<u64>,
 }
 

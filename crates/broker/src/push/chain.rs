@@ -1,4 +1,4 @@
-//! Which message of a lane was acked last, so that a receiver can prove the order.
+//! Which message of a lane was acked last, so that a receiver can verify the order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use domain::Offset;
 
 use super::envelope::Link;
 
-/// Lanes that are remembered, at least; of others nothing is said.
+/// Minimum number of lanes remembered; for others the header is omitted.
 const LANES_MAX: usize = 10_000;
 
-/// The last acked message of each lane, of those that were used last.
+/// The last acked message of each recently used lane.
 #[derive(Default)]
 pub(crate) struct Chains {
     recent: HashMap<Arc<str>, Offset>,
-    /// What was recent before; dropped when `recent` is full.
+    /// The previous `recent`; dropped when `recent` is full.
     older: HashMap<Arc<str>, Offset>,
 }
 
 impl Chains {
-    /// The lane of this key, and its last acked message if that is still known.
+    /// The lane with this key, and its last acked message if still known.
     pub(crate) fn find(&self, key: &str) -> (Arc<str>, Option<Offset>) {
         let known = self.recent.get_key_value(key).or_else(|| self.older.get_key_value(key));
         match known {
@@ -28,8 +28,8 @@ impl Chains {
         }
     }
 
-    /// Where the messages of one request stand, of which these are the lanes and offsets. Nothing
-    /// if all are of one lane: then each follows the one in front of it.
+    /// The positions of the messages of one request in their lanes, given their lanes and offsets.
+    /// Empty if all are in one lane: then each follows the one before it.
     pub(crate) fn links<'lane>(
         &self,
         messages: impl Iterator<Item = (Option<&'lane str>, Offset)> + Clone,

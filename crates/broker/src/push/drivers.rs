@@ -1,13 +1,13 @@
-//! The tasks that drive a pusher: one driver, and others beside it while there is much to send.
+//! The tasks that drive a pusher: one driver, and more while there is a lot to send.
 //!
 //! ```text
 //!   first driver   requests, answers ─┐
 //!   other drivers  requests, answers ─┴─► pusher, under one lock: settles, leases
 //! ```
 //!
-//! Each driver has a task and requests of its own, which it writes and whose answers it reads
-//! without the pusher's lock. What the pusher as a whole waits for (records, room, the end of a
-//! pause) wakes the first driver.
+//! Each driver has its own task and requests, which it writes and whose answers it reads without
+//! the pusher's lock. What the pusher as a whole waits for (records, room, the end of a pause)
+//! wakes the first driver.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +24,14 @@ use super::scheduler::Shared;
 use crate::spawn;
 use crate::subscription::Subscription;
 
-/// Answers that are settled at a time.
+/// How many answers are settled at a time.
 const ANSWERS_MAX: usize = 32;
-/// Turns in a row before others get theirs.
+/// Turns in a row before other tasks get theirs.
 const TURNS_MAX: usize = 32;
-/// So much done in a row shows that there is work for another driver.
+/// This much work in a row shows that there is enough for another driver.
 const BUSY_FROM: usize = 64;
 
-/// A pusher and its drivers. Dropping it ends pushing, and cuts off what is in flight.
+/// A pusher and its drivers. Dropping it ends pushing, and cuts off requests in flight.
 pub(super) struct Drivers {
     work: Arc<Work>,
 }
@@ -42,11 +42,11 @@ struct Work {
     first: Arc<Driver>,
     /// Wakes the first driver.
     caller: Waker,
-    /// A bug of ours broke a driver off.
+    /// A bug of ours aborted a driver.
     is_broken: AtomicBool,
 }
 
-/// Requests that one task drives.
+/// Requests driven by one task.
 pub(super) struct Driver {
     pub(super) number: usize,
     requests: Mutex<FuturesUnordered<Exchange>>,
@@ -76,12 +76,12 @@ impl Driver {
         self.requests.lock().extend(requests);
     }
 
-    /// Ends all of its requests at once.
+    /// Cancels all of its requests at once.
     pub(super) fn cut_off(&self) {
         self.requests.lock().clear();
     }
 
-    /// Moves its requests along; returns those that are over.
+    /// Makes progress on its requests; returns those that have ended.
     fn take_ended(&self, context: &mut Context<'_>) -> Vec<Ended> {
         let (mut requests, mut ended) = (self.requests.lock(), Vec::new());
         while ended.len() < ANSWERS_MAX
@@ -94,7 +94,7 @@ impl Driver {
 }
 
 impl Drivers {
-    /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
+    /// Starts pushing. `None` if there is nothing to push, or nobody to push to.
     pub(super) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>) -> Option<Self> {
         let first = Driver::new(0);
         let pusher = Mutex::new(Pusher::new(shared, subscription, Arc::clone(&first))?);
@@ -113,8 +113,8 @@ impl Drivers {
         self.work.pusher.lock().needs_keys()
     }
 
-    /// Sends and settles as the first driver until there is nothing to do. Ready when all has
-    /// drained, or with `false` if a driver broke off.
+    /// Sends and settles as the first driver until there is nothing to do. Ready when everything
+    /// has drained, or with `false` if a driver was aborted.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<bool> {
         let work = &self.work;
         work.first.waker.register(context.waker());
@@ -136,7 +136,7 @@ impl Drop for Drivers {
 }
 
 impl Work {
-    /// Ready when the driver is no longer needed. Also says how much it did.
+    /// Ready when the driver is no longer needed. Also returns how much it did.
     fn poll(&self, driver: &Arc<Driver>, context: &mut Context<'_>) -> (Poll<()>, usize) {
         let mut done = 0;
         for _ in 0..TURNS_MAX {
@@ -155,7 +155,7 @@ impl Work {
         (Poll::Pending, done)
     }
 
-    /// Has another driver join, if one may.
+    /// Adds another driver, if allowed.
     fn call_help(self: &Arc<Self>) {
         let mut pusher = self.pusher.lock();
         let Some(number) = pusher.wants_driver() else { return };

@@ -1,5 +1,5 @@
 //! An endpoint, shared by the subscriptions that push to it: how many requests it is sent at a
-//! time, and when it is left alone.
+//! time, and when it is sent none.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use super::budget::{Budget, Share};
 use super::window::Window;
 use crate::figures::{Cause, EndpointFigures};
 
-/// The endpoints in use, by their addresses. One that nobody pushes to any more is forgotten.
+/// The endpoints in use, by address. One that nobody pushes to anymore is forgotten.
 pub(crate) struct Endpoints {
     budget: Arc<Budget>,
     known: Mutex<HashMap<Arc<str>, Weak<Endpoint>>>,
@@ -26,7 +26,7 @@ impl Endpoints {
         Self { budget, known: Mutex::default() }
     }
 
-    /// How the endpoint of that address is; `None` = it is not in use.
+    /// The statistics of the endpoint at that address; `None` = it is not in use.
     pub(crate) fn figures(&self, now: Moment, address: &str) -> Option<EndpointFigures> {
         let endpoint = self.known.lock().get(address).and_then(Weak::upgrade)?;
         let state = endpoint.state.lock();
@@ -34,8 +34,8 @@ impl Endpoints {
         Some(EndpointFigures { window, left_alone: state.left_alone(now) })
     }
 
-    /// The endpoint of that address: the whole of it, so that a path that fails does not shut out
-    /// another one of the same host.
+    /// The endpoint at that address: the whole address, so that a failing path does not block
+    /// another one on the same host.
     pub(crate) fn get(self: &Arc<Self>, address: &str) -> Arc<Endpoint> {
         let mut known = self.known.lock();
         if let Some(endpoint) = known.get(address).and_then(Weak::upgrade) {
@@ -63,7 +63,7 @@ impl Endpoints {
 /// One endpoint.
 pub(crate) struct Endpoint {
     address: Arc<str>,
-    /// Its share of the requests that all may have in flight.
+    /// Its share of all requests in flight.
     pub(crate) share: Share,
     state: Mutex<State>,
     all: Weak<Endpoints>,
@@ -73,17 +73,17 @@ struct State {
     window: Window,
     breaker: Breaker,
     in_flight: usize,
-    /// It asked to be left alone until then.
+    /// It asked to be sent nothing until then.
     paused_until: Option<Moment>,
-    /// Pushers that wait for room, in the order in which they came.
+    /// Pushers that wait for room, in order of arrival.
     waiting: VecDeque<Waker>,
-    /// Those that were told that there is room, which is kept for them.
+    /// Those that were told that there is room, which is reserved for them.
     called: Vec<Waker>,
 }
 
 impl Endpoint {
-    /// Asks to send one more request. If it may not, the error is from when on it may; `None` = the
-    /// waker is called when there is room.
+    /// Asks to send one more request. If not allowed, the error says from when on it is; `None` =
+    /// the waker is called when there is room.
     pub(crate) fn admit(
         self: &Arc<Self>,
         now: Moment,
@@ -115,12 +115,12 @@ impl Endpoint {
         Ok(SendPermit { endpoint: Arc::clone(self), is_probe, is_done: false })
     }
 
-    /// Takes a pusher out of the queue: it is about to look again on its own, or goes away.
+    /// Removes a pusher from the queue: it is about to look again on its own, or goes away.
     pub(crate) fn step_out(&self, waker: &Waker) {
         self.state.lock().step_out(waker);
     }
 
-    /// Has all who wait look again: one that was told in their place may be going away.
+    /// Wakes everyone who waits: one that was told in their place may be going away.
     pub(crate) fn wake_waiting(&self) {
         let mut state = self.state.lock();
         state.called.clear();
@@ -137,7 +137,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let Some(all) = self.all.upgrade() else { return };
         let mut known = all.known.lock();
-        // Another may have been made in the meantime.
+        // Another may have been created in the meantime.
         if known.get(&self.address).is_some_and(|known| known.strong_count() == 0) {
             known.remove(&self.address);
         }
@@ -145,7 +145,7 @@ impl Drop for Endpoint {
 }
 
 impl State {
-    /// For how many more requests there is room, beside what is kept for those that were called.
+    /// How many more requests there is room for, not counting what is reserved for those called.
     fn room(&self) -> usize {
         self.window.limit().saturating_sub(self.in_flight + self.called.len())
     }
@@ -169,7 +169,7 @@ impl State {
         self.waiting.retain(|waiting| !waiting.will_wake(waker));
     }
 
-    /// One request less is in flight: as many as there is room for may look again.
+    /// One request fewer is in flight: wakes as many as there is room for.
     fn leave(&mut self) {
         self.in_flight -= 1;
         for _ in 0..self.room() {
@@ -188,7 +188,7 @@ pub(crate) struct SendPermit {
 }
 
 impl SendPermit {
-    /// Whether it is the one request that shows whether the endpoint works again.
+    /// Whether it is the probe that shows whether the endpoint works again.
     pub(crate) fn is_probe(&self) -> bool {
         self.is_probe
     }
@@ -206,7 +206,7 @@ impl SendPermit {
         state.leave();
     }
 
-    /// The request failed. With `pause` the endpoint asked to be left alone that long.
+    /// The request failed. With `pause` the endpoint asked to be sent nothing for that long.
     pub(crate) fn fail(mut self, now: Moment, health: Health, pause: Option<Duration>, seed: u64) {
         self.is_done = true;
         self.endpoint.share.set_proven(false);

@@ -40,38 +40,38 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// The messages of one request: at least one, and more only where batches are set up.
+/// The messages of one request: at least one, and more only with batches enabled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parcel<'a> {
-    /// What is sent.
+    /// The messages to send.
     pub(crate) leases: &'a [Lease],
-    /// The JSON of each (`message_json`) where it is at hand; else it is made here.
+    /// The JSON of each (`message_json`) if available; otherwise it is built here.
     pub(crate) messages: &'a [Bytes],
-    /// Where they stand in their lanes.
+    /// Their positions in their lanes.
     pub(crate) order: &'a Order,
 }
 
-/// Where the messages of a request stand in their lanes.
+/// The positions of a request's messages in their lanes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
-    /// The place of the first; `None` = it is in no lane.
+    /// The position of the first; `None` = it is in no lane.
     pub(crate) chain: Option<Chain>,
-    /// That of each, if they are of several lanes; else none.
+    /// The position of each, if they are in several lanes; otherwise empty.
     pub(crate) links: Vec<Link>,
 }
 
-/// Where one message of a request stands.
+/// The position of one message of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// In no lane.
     Free,
-    /// In a lane of which no other message is known to have gone before it.
+    /// In a lane in which no earlier message is known.
     First,
-    /// Behind this one: acked before, or in front of it in the same request.
+    /// After this one: acked before, or earlier in the same request.
     After(Offset),
 }
 
-/// What lets a receiver prove the order of a lane.
+/// What lets a receiver verify the order of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     /// The last message of the lane that was acked in this epoch, if any.
@@ -80,13 +80,13 @@ pub(crate) struct Chain {
     pub(crate) epoch: u64,
 }
 
-/// What all requests of a subscription have in common, prepared once for each of its settings.
+/// What all requests of a subscription have in common, prepared once per settings.
 pub(crate) struct Template {
     endpoint: Arc<Endpoint>,
     method: Method,
     headers: Arc<HeaderMap>,
     form: Form,
-    /// What stands behind a message in its envelope.
+    /// What follows a message in its envelope.
     behind: Vec<u8>,
     has_dead_letter_policy: bool,
     is_batch: bool,
@@ -97,8 +97,8 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Prepares what `settings` ask for; `None` if they have no endpoint. `version` is that of
-    /// the server.
+    /// Prepares the template for `settings`; `None` if they have no endpoint. `version` is the
+    /// server's.
     pub(crate) fn new(settings: &Subscription, version: &str) -> Option<Self> {
         let push = settings.push.as_ref()?;
         let mut behind = b",\"subscription\":".to_vec();
@@ -128,7 +128,7 @@ impl Template {
         })
     }
 
-    /// The email and the audience of the token to send along; `None` = none is sent.
+    /// The email and the audience of the token to send; `None` = no token.
     pub(crate) fn oidc(&self) -> Option<(&str, &str)> {
         self.oidc.as_ref().map(|(email, audience)| (email.as_str(), audience.as_str()))
     }
@@ -143,7 +143,7 @@ impl Template {
         self.form == Form::Wrapped
     }
 
-    /// The request for `parcel`, sent now. A `token` takes the place of any other authorization.
+    /// The request for `parcel`, sent now. A `token` replaces any other authorization.
     pub(crate) fn request(
         &self,
         parcel: &Parcel<'_>,
@@ -151,7 +151,7 @@ impl Template {
         token: Option<&HeaderValue>,
         timeout: Duration,
     ) -> Result<Request, Malformed> {
-        // Copied only where something is added.
+        // Copied only if something is added.
         let mut headers = Arc::clone(&self.headers);
         if let Some(token) = token {
             Arc::make_mut(&mut headers).insert(AUTHORIZATION, token.clone());
@@ -173,7 +173,7 @@ impl Template {
         Ok(Request { endpoint, method, headers, lines, body, timeout })
     }
 
-    /// Envelopes; in brackets where batches are set up, also around a single one.
+    /// Envelopes; in brackets if batches are enabled, even around a single one.
     fn wrapped(&self, parcel: &Parcel<'_>) -> Result<Bytes, Malformed> {
         let bytes: usize = parcel.leases.iter().map(|lease| self.bytes(&lease.record)).sum();
         let mut body = Vec::with_capacity(bytes + 2);
@@ -187,7 +187,7 @@ impl Template {
         Ok(body.into())
     }
 
-    /// About how many bytes of a body a message takes.
+    /// Approximate size of a message in a body.
     pub(crate) fn bytes(&self, record: &Record) -> usize {
         const AROUND: usize = 48;
         match self.form {
@@ -232,8 +232,8 @@ impl Template {
         json::data(&lease.record)
     }
 
-    /// Header lines, written out at once since ordered messages all have them. Nobody else may
-    /// set these headers.
+    /// Header lines, formatted directly since all ordered messages have them. Nobody else may set
+    /// these headers.
     fn order_lines(&self, parcel: &Parcel<'_>, name: &str) -> Vec<u8> {
         const BYTES: usize = 128;
         let chain = parcel.order.chain;
@@ -274,7 +274,7 @@ fn put_line(lines: &mut Vec<u8>, name: &str, number: u64) {
     lines.extend_from_slice(b"\r\n");
 }
 
-/// What the headers say of a request's first message, for one of several lanes.
+/// Writes to the body what the headers say about a first message, for messages of several lanes.
 fn put_link(link: Link, sequence: Offset, body: &mut Vec<u8>) {
     let previous = match link {
         Link::Free => return,
@@ -290,7 +290,7 @@ fn put_link(link: Link, sequence: Offset, body: &mut Vec<u8>) {
     body.extend_from_slice(b"\"}");
 }
 
-/// The headers that are the same for each request.
+/// The headers that are the same for every request.
 fn fixed_headers(
     settings: &Subscription,
     endpoint: &Endpoint,
@@ -319,7 +319,7 @@ fn fixed_headers(
     headers
 }
 
-/// What `user:password@` in front of the host stands for.
+/// The header for `user:password@` in front of the host.
 fn basic_authorization(endpoint: &Endpoint) -> Option<HeaderValue> {
     let (user, _) = endpoint.uri().authority()?.as_str().rsplit_once('@')?;
     let credentials = percent_decoded(if user.contains(':') { user } else { return None });
@@ -349,7 +349,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     out
 }
 
-/// The endpoint's address, but for user and password: a token is shown to others.
+/// The endpoint's address without user and password: a token is shown to others.
 fn without_password(endpoint: &Endpoint) -> String {
     let text = endpoint.text();
     let authority = endpoint.uri().authority().map_or("", |authority| authority.as_str());

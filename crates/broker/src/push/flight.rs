@@ -1,4 +1,4 @@
-//! A request in flight: what it carries, and how it gets there.
+//! A request in flight: what it carries, and how it is sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Flight {
     pub(super) started: Moment,
     pub(super) permit: SendPermit,
     pub(super) slot: Slot,
-    /// Which driver has it.
+    /// The driver that runs it.
     pub(super) driver: usize,
     /// The memory of its body.
     pub(super) hold: Hold,
@@ -36,7 +36,7 @@ pub(super) struct Sent {
     pub(super) lane: Option<Arc<str>>,
 }
 
-/// A request under way. It is built when it is polled first.
+/// A request in flight. It is built when it is first polled.
 pub(super) struct Exchange {
     /// The number of its flight.
     pub(super) key: u64,
@@ -51,7 +51,7 @@ pub(super) enum Stage {
     Sending(Sending),
 }
 
-/// A request that is over.
+/// A request that has ended.
 pub(super) struct Ended {
     pub(super) key: u64,
     pub(super) leases: Arc<[Sent]>,
@@ -75,7 +75,7 @@ impl Future for Exchange {
             let (leases, order) = (std::mem::take(leases), std::mem::take(order));
             match self.builder.send(&leases, &order) {
                 Ok(sending) => self.stage = Stage::Sending(sending),
-                // As with an address that may not be connected to.
+                // Treated like an address we may not connect to.
                 Err(Unsendable::Refused(message)) => {
                     let (class, address) = (Class::Blocked, None);
                     return self.end(Ok(Err(NoAnswer { class, message, address, is_ours: false })));

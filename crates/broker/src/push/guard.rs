@@ -1,8 +1,8 @@
 //! Which addresses may be connected to.
 //!
-//! Whoever may set an endpoint could otherwise make this server ask others that only it can reach.
-//! Names are of no use for that decision: what is judged is every address a name has, at the time
-//! of connecting, and only judged addresses are connected to.
+//! Otherwise anyone who may set an endpoint could make this server call others that only it can
+//! reach. Names are useless for that decision: we check every address of a name at connect time,
+//! and connect only to checked addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -15,15 +15,14 @@ pub(crate) struct Guard {
     pub(crate) private_networks: bool,
     /// What may be connected to anyway.
     pub(crate) allow: Vec<IpNet>,
-    /// Where this server listens, which it never connects to itself.
+    /// Where this server listens; it never connects to itself.
     pub(crate) own: Option<SocketAddr>,
 }
 
-/// Where the machines of one network find each other without any help, and clouds put what is for
-/// one machine alone. No setting opens these.
+/// Link-local addresses, where clouds put services for a single machine. No setting opens these.
 const LINK_LOCAL: [IpNet; 2] = [IpNet::V4(v4(169, 254, 0, 0, 16)), IpNet::V6(v6(0xfe80, 0, 0, 10))];
 
-/// Where else clouds hand out their credentials. No setting opens these.
+/// Other places where clouds hand out their credentials. No setting opens these.
 const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
@@ -62,7 +61,7 @@ const NOT_PUBLIC_V6: [(Ipv6Net, &str); 8] = [
     (v6(0x3fff, 0, 0, 20), "an address for documentation"),
 ];
 
-/// All of IPv6 that is handed out for public use lies in here.
+/// All of IPv6 that is allocated for public use is in here.
 const PUBLIC_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
 const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
@@ -81,8 +80,8 @@ const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
 }
 
 impl Guard {
-    /// Judges all addresses of `host`. One that is refused refuses them all: a name with a public
-    /// and a private address is a trap, not a choice.
+    /// Checks all addresses of `host`. If one is refused, all are: a name with a public and a
+    /// private address is a trap, not a choice.
     pub(crate) fn vet(&self, host: &str, addresses: &[SocketAddr]) -> Result<(), String> {
         addresses.iter().try_for_each(|address| {
             self.vet_own(host, *address)?;
@@ -90,8 +89,8 @@ impl Guard {
         })
     }
 
-    /// Whoever may set an endpoint may not have this server call itself, with what only callers on
-    /// this machine are trusted with.
+    /// Someone who may set an endpoint must not make this server call itself, with privileges that
+    /// only callers on this machine have.
     fn vet_own(&self, host: &str, address: SocketAddr) -> Result<(), String> {
         let Some(own) = self.own.filter(|own| own.port() == address.port()) else { return Ok(()) };
         let inner = inner_addresses(address.ip()).into_iter().flatten().map(IpAddr::V4);
@@ -142,10 +141,10 @@ impl Guard {
     }
 }
 
-/// Characters of a host that are shown: what stands behind it says what to do.
+/// How many characters of a host are shown: the text after it says what to do.
 const HOST_CHARS_SHOWN: usize = 64;
 
-/// Names the host, unless the address was given itself.
+/// Names the host, unless the address itself was given.
 fn whose(host: &str, address: IpAddr) -> String {
     if host.parse() == Ok(address) {
         return String::new();
@@ -166,7 +165,7 @@ fn is_reached_at(own: IpAddr, address: IpAddr) -> bool {
     }
 }
 
-/// Whether the address is one of this machine's. The system knows: one can only bind to those.
+/// Whether the address belongs to this machine. The system knows: one can only bind to those.
 fn is_of_this_machine(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
@@ -185,7 +184,8 @@ fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 addresses a packet to this IPv6 address may end at. Neither `::` nor `::1` has one.
+/// The IPv4 addresses where a packet to this IPv6 address may end up. Neither `::` nor `::1` has
+/// one.
 fn inner_addresses(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
     let IpAddr::V6(address) = address else { return [None, None] };
     let b = address.octets();
@@ -195,7 +195,7 @@ fn inner_addresses(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
     } else if [MAPPED, COMPATIBLE, NAT64].iter().any(|net| net.contains(&address)) {
         [Some(last), None]
     } else if NAT64_LOCAL.contains(&address) {
-        // With a prefix of 48 bits the address lies around the octet that is always zero.
+        // With a 48-bit prefix the address is split around the octet that is always zero.
         [Some(Ipv4Addr::new(b[6], b[7], b[9], b[10])), Some(last)]
     } else if SIX_TO_FOUR.contains(&address) {
         [Some(Ipv4Addr::new(b[2], b[3], b[4], b[5])), None]

@@ -1,11 +1,11 @@
-//! A bound on the bytes of all requests in flight.
+//! A limit on the bytes of all requests in flight.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
-/// The memory that bodies of requests take.
+/// The memory used by request bodies.
 pub(crate) struct Memory {
     bytes_max: usize,
     state: Mutex<State>,
@@ -18,13 +18,13 @@ struct State {
 }
 
 impl Memory {
-    /// At most `bytes_max`, though the request that reaches it may be larger.
+    /// At most `bytes_max`, though the request that reaches it may exceed it.
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { bytes_max, state: Mutex::default() })
     }
 
     /// Whether there is room for one more request; if not, the waker is called when there is.
-    /// Endpoints that are not proven fill half of it at most, so that those that hang do not shut
+    /// Endpoints that are not proven may fill at most half of it, so that hanging ones do not lock
     /// out the others.
     pub(crate) fn has_room(&self, is_proven: bool, waker: &Waker) -> bool {
         let mut state = self.state.lock();
@@ -38,14 +38,14 @@ impl Memory {
         false
     }
 
-    /// Takes `bytes` until what is returned is dropped.
+    /// Reserves `bytes` until the returned value is dropped.
     pub(crate) fn hold(self: &Arc<Self>, bytes: usize) -> Hold {
         self.state.lock().bytes += bytes;
         Hold { memory: Arc::clone(self), bytes }
     }
 }
 
-/// Memory that is taken.
+/// Reserved memory.
 pub(crate) struct Hold {
     memory: Arc<Memory>,
     bytes: usize,

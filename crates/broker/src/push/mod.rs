@@ -1,4 +1,4 @@
-//! Pushing messages to HTTP endpoints, on the same `Delivery` as pulling.
+//! Pushing messages to HTTP endpoints, on the same `Delivery` as pull.
 //!
 //! ```text
 //!   scheduler: who may send now?        pusher: one per subscription
@@ -6,9 +6,9 @@
 //!                                                 │ token, signature      └─► attempt history
 //! ```
 //!
-//! What an outcome leads to is the domain's rule, with a picture, in `domain/push/outcome.rs`.
-//! Nothing is leased before it may be sent, so holding back costs no attempt. Nothing is kept here
-//! that a restart could lose: what is to be sent is derived from the log and the progress.
+//! What follows from an outcome is the domain's rule, with a picture, in `domain/push/outcome.rs`.
+//! Nothing is leased before it may be sent, so holding back costs no attempt. Nothing is stored
+//! here that a restart could lose: what to send is derived from the log and the progress.
 
 pub(crate) mod attempts;
 pub(crate) mod batch;

@@ -1,5 +1,5 @@
-//! Reads an answer, or the lack of one, as what the request came to. What follows from that is in
-//! `domain/push/outcome.rs`.
+//! Turns an answer, or the lack of one, into the outcome of the request. What follows from that is
+//! in `domain/push/outcome.rs`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use http::{HeaderMap, StatusCode};
 use super::batch;
 use super::exchange::{Answer, NoAnswer};
 
-/// The header in which an endpoint says what kind of failure it was.
+/// The header in which an endpoint gives the class of a failure.
 const ERROR_CLASS: &str = "postrider-error-class";
-/// The header in which an endpoint says in words what went wrong.
+/// The header in which an endpoint says what went wrong, as text.
 const ERROR: &str = "postrider-error";
-/// Bytes of a failure's text, at most.
+/// Maximum bytes of a failure's text.
 const MESSAGE_BYTES_MAX: usize = 1_024;
-/// Bytes of an answer's body that become part of a failure's text, at most.
+/// Maximum bytes of an answer's body that become part of a failure's text.
 const BODY_BYTES_SHOWN: usize = 200;
-/// The longest an endpoint may ask to be left alone.
+/// The longest an endpoint may ask to be sent nothing.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Classifies the answer to a request with `sent` messages, or the lack of one, that came now.
-/// The answer to a batch says itself how many it acks.
+/// Classifies the answer to a request with `sent` messages, or the lack of one, received now. The
+/// answer to a batch itself says how many it acks.
 pub(crate) fn classify(
     answer: &Result<Answer, NoAnswer>,
     success: Success,
@@ -90,7 +90,7 @@ fn none_acked(answer: &Answer) -> Outcome {
     Outcome::Failed { class, failure, health: Health::Working }
 }
 
-/// How long the endpoint asked to be left alone, in seconds or until a date.
+/// How long the endpoint asked to be sent nothing, in seconds or until a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let asked = if !said.is_empty() && said.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -111,7 +111,7 @@ fn status_text(answer: &Answer) -> String {
     }
     let shown = &answer.body[..answer.body.len().min(BODY_BYTES_SHOWN)];
     let shown = printable(String::from_utf8_lossy(shown));
-    // Where the body was cut a character may have been cut in two.
+    // If the body was truncated, a character may be cut in half.
     let shown = shown.trim_end_matches(char::REPLACEMENT_CHARACTER).trim();
     if !shown.is_empty() {
         text.push_str(": ");
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// What a request with one message came to.
+    /// The outcome of a request with one message.
     fn outcome(answer: Result<Answer, NoAnswer>, success: Success) -> Outcome {
         classify(&answer, success, 1, false, NOW)
     }

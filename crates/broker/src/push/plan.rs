@@ -1,4 +1,4 @@
-//! What follows for a pusher from the settings of its subscription.
+//! What a subscription's settings mean for its pusher.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,21 @@ use super::scheduler::Shared;
 use crate::consumer::Want;
 use crate::subscription::Subscription;
 
-/// A lease outlasts the time an endpoint has for its answer by so much: it is the pusher who ends
-/// it, never the deadline.
+/// A lease outlasts the endpoint's timeout by this much: the pusher ends it, never the deadline.
 const LEASE_MARGIN: Duration = Duration::from_secs(600);
 
 /// Records and bytes read from disk at a time for an endpoint that works.
 const FETCH_RECORDS: usize = 512;
 const FETCH_BYTES: usize = 256 << 10;
-/// Bytes read at a time for another.
+/// Bytes per read for any other endpoint.
 const FETCH_BYTES_MIN: usize = 64 << 10;
 
-/// Whether messages of a subscription with such settings are pushed.
+/// Whether messages of a subscription with these settings are pushed.
 pub(super) fn is_pushed(settings: &domain::Subscription) -> bool {
     settings.push.is_some() && !settings.detached
 }
 
-/// What follows from the settings.
+/// What the settings mean.
 pub(super) struct Plan {
     pub(super) settings: Arc<domain::Subscription>,
     pub(super) rules: delivery::Settings,
@@ -57,7 +56,7 @@ impl Plan {
         })
     }
 
-    /// This plan, with what goes on of the one before.
+    /// This plan, with the state that carries over from the previous one.
     pub(super) fn after(mut self, before: &mut Self) -> Self {
         if self.settings.rate_max == before.settings.rate_max {
             self.rate = before.rate.take();
@@ -75,7 +74,8 @@ impl Plan {
             Some((batch, size)) => (size.messages(), batch.bytes as usize),
             None => (1, limits::PULL_BYTES_MAX),
         };
-        // One that does not work may hang, and then what was read would be kept for nothing.
+        // An endpoint that is not working may hang, and then what was read would be kept for
+        // nothing.
         let (fetch_records, fetch_bytes) = match (self.endpoint.is_proven(), batch.is_some()) {
             (true, true) => (FETCH_RECORDS.max(records_max), FETCH_BYTES.max(bytes_max)),
             (true, false) => (FETCH_RECORDS, FETCH_BYTES),

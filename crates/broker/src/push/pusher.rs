@@ -1,12 +1,12 @@
-//! Pushing for one subscription: takes leases when they may be sent, sends them, and settles them.
+//! Pushing for one subscription: leases what may be sent, sends it, and settles it.
 //!
 //! ```text
 //!   permit ─► rate ─► global slot ─► memory ─► lease ─► request in flight ─► outcome ─► settled
 //!     └── given back at once if there is nothing to lease ──┘
 //! ```
 //!
-//! Each request in flight has its own consumer, so that a lane one request holds something of
-//! is closed to all others: at most one request in flight per lane.
+//! Each request in flight has its own consumer, so a lane in which one request holds something is
+//! closed to all others: at most one request in flight per lane.
 
 pub(super) mod settling;
 
@@ -35,10 +35,10 @@ use crate::subscription::Subscription;
 /// How long to wait after something that should not happen.
 const ERROR_SLEEP: Duration = Duration::from_secs(1);
 
-/// Requests sent at a time before the answers of others are looked at.
+/// How many requests are sent before looking at the answers of others.
 const REQUESTS_MAX: usize = 64;
 
-/// A driver may have so many requests more than its equal part before it leaves some to others.
+/// How many requests more than its equal share a driver may have before it leaves some to others.
 const DRIVER_SLACK: usize = 4;
 
 /// One subscription being pushed.
@@ -49,32 +49,32 @@ pub(super) struct Pusher {
     leasing: Leasing,
     /// Consumers that hold nothing.
     idle: Vec<ConsumerId>,
-    /// The one that asks, or waits for records.
+    /// The one that is asking for records, or waiting for them.
     asking: Option<ConsumerId>,
     turn: Option<Turn>,
-    /// With what the next request is let through, while its messages are read from disk. Given up
-    /// for that time it might be gone when they are there, again and again.
+    /// The permits for the next request, held while its messages are read from disk. If released
+    /// meanwhile, they might be gone when the messages are there, again and again.
     through: Option<(SendPermit, Slot)>,
-    /// Who sends requests; the first stays.
+    /// The drivers that send requests; the first one stays.
     drivers: Vec<Busy>,
     /// Requests for the driver whose turn it is.
     outgoing: Vec<Exchange>,
     flights: HashMap<u64, Flight>,
     next_flight: u64,
     chains: Chains,
-    /// How often the subscription had been sent elsewhere when it was looked at last.
+    /// How many seeks the subscription had done when last checked.
     seeks: u64,
-    /// Nothing is sent before its end.
+    /// Nothing is sent before it ends.
     sleep: Option<BoxFuture<'static, ()>>,
-    /// The endpoint is left alone until then, unless it shows sooner that it works.
+    /// The endpoint is sent nothing until then, unless it shows sooner that it works.
     pause: Option<(Moment, BoxFuture<'static, ()>)>,
-    /// The next request waits for more messages until its end.
+    /// The next request waits for more messages until this ends.
     lingering: Option<BoxFuture<'static, ()>>,
-    /// It sends no more; what is in flight may end.
+    /// It sends nothing more; requests in flight may finish.
     is_draining: bool,
     /// It does nothing more.
     is_over: bool,
-    /// That it cannot lease was logged.
+    /// Whether it was logged that it cannot lease.
     has_warned: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) enum Turned {
 }
 
 impl Pusher {
-    /// Takes up pushing. `None` if there is nothing to push, or nobody to push to.
+    /// Starts pushing. `None` if there is nothing to push, or nobody to push to.
     pub(super) fn new(
         shared: Arc<Shared>,
         subscription: Arc<Subscription>,
@@ -155,7 +155,7 @@ impl Pusher {
         true
     }
 
-    /// After a seek what is in flight is no longer the next of its lane.
+    /// After a seek, messages in flight are no longer the next of their lanes.
     fn notice_seek(&mut self) {
         let seeks = self.subscription.seeks();
         if std::mem::replace(&mut self.seeks, seeks) != seeks {
@@ -164,7 +164,7 @@ impl Pusher {
         }
     }
 
-    /// Ends every request in flight at once. What they carried counts as never sent.
+    /// Cancels every request in flight. What they carried counts as never sent.
     fn cut_off(&mut self) {
         for busy in &mut self.drivers {
             busy.driver.cut_off();
@@ -197,8 +197,8 @@ impl Pusher {
         self.wake_others();
     }
 
-    /// Settles requests that are over and sends the next, all of them by `driver`. `context` is
-    /// that of the first driver.
+    /// Settles requests that have ended and sends the next ones, all by `driver`. `context` is that
+    /// of the first driver.
     pub(super) fn turn(
         &mut self,
         driver: &Arc<Driver>,
@@ -220,7 +220,7 @@ impl Pusher {
                 _ => break,
             }
         }
-        // Under the lock, so that whoever cuts off finds them.
+        // Under the lock, so that a cutoff finds them.
         driver.send(self.outgoing.drain(..));
         match self.flights.is_empty() {
             true => self.rest(driver, is_done),
@@ -229,7 +229,7 @@ impl Pusher {
         }
     }
 
-    /// Nothing is in flight: only the first driver goes on, unless all is drained.
+    /// Nothing is in flight: only the first driver continues, unless everything is drained.
     fn rest(&mut self, driver: &Arc<Driver>, is_done: bool) -> Turned {
         self.wake_others();
         if driver.number != 0 {
@@ -260,8 +260,8 @@ impl Pusher {
         self.drivers.iter().skip(1).for_each(|busy| busy.driver.wake());
     }
 
-    /// The number of a further driver, if one may join. Where only one request is in flight at a
-    /// time there is nothing for it to do.
+    /// The number of another driver, if one may join. With only one request in flight at a time it
+    /// would have nothing to do.
     pub(super) fn wants_driver(&self) -> Option<usize> {
         let is_wanted = self.drivers.len() < self.shared.drivers_max
             && self.plan.rules.ordering != Ordering::Fifo
@@ -272,7 +272,7 @@ impl Pusher {
         is_wanted.then(|| (1..self.shared.drivers_max).find(is_free)).flatten()
     }
 
-    /// A further driver joins.
+    /// Another driver joins.
     pub(super) fn add_driver(&mut self, driver: Arc<Driver>) {
         self.drivers.push(Busy { driver, in_flight: 0 });
     }
@@ -280,7 +280,7 @@ impl Pusher {
     fn try_send(&mut self, now: Now, driver: usize, context: &mut Context<'_>) -> Turned {
         match self.send_next(now.moment, driver, context) {
             Ok(turned) => turned,
-            // The server stops, and says so in a moment.
+            // The server is stopping, and will say so in a moment.
             Err(Error::Closing) => Turned::Wait,
             Err(error) => {
                 if !std::mem::replace(&mut self.has_warned, true) {
@@ -336,7 +336,7 @@ impl Pusher {
         sent
     }
 
-    /// The right to one more request among all, and memory for it. `None`: it is woken for it.
+    /// A global slot for one more request, and memory for it. `None`: it will be woken for it.
     fn slot(&mut self, now: Moment, context: &mut Context<'_>) -> Option<Slot> {
         let share = &self.plan.endpoint.share;
         if let Poll::Ready(slot) = share.poll_slot(&mut self.turn, now, context)
@@ -348,8 +348,8 @@ impl Pusher {
         None
     }
 
-    /// Leases what the next request carries and sends it. Without anything to lease all that it
-    /// took for it is given back, unless that is being read.
+    /// Leases the messages of the next request and sends it. If there is nothing to lease,
+    /// everything it took for that is released, unless a read is in progress.
     fn send_with(
         &mut self,
         through: (SendPermit, Slot),
@@ -368,11 +368,11 @@ impl Pusher {
         if self.lingers(now, consumer, context)? {
             return Ok(Turned::Wait);
         }
-        // A message that failed may be to blame for the breaker: one that never did is a better
-        // probe, and is not held up by the other.
+        // A message that failed may be the reason the breaker opened: one that never failed is a
+        // better probe, and is not held up by the other.
         let want = Want {
             prefers_fresh: through.0.is_probe(),
-            // The answer of one that is in flight brings the next of its lane.
+            // The answer to one in flight brings the next of its lane.
             keeps_read: !self.flights.is_empty(),
             ..self.plan.want()
         };
@@ -432,7 +432,7 @@ impl Pusher {
         self.outgoing.push(Exchange { key, leases: sent, started, builder, stage });
     }
 
-    /// What lets the receiver check the order, and what is to be remembered of the leases.
+    /// What lets the receiver verify the order, and what to remember about the leases.
     fn note_sent(&self, leases: &[Lease]) -> (Order, Arc<[Sent]>) {
         let mut order = Order::default();
         let sent = leases.iter().enumerate().map(|(at, lease)| {
@@ -457,7 +457,7 @@ impl Pusher {
         self.plan.builder.template.oidc().is_some()
     }
 
-    /// It cannot send: it gives up its place, and an endpoint that does not work pins nothing.
+    /// It cannot send: it gives up its place, and an endpoint that is not working pins nothing.
     fn stand_back(&mut self) {
         self.turn = None;
         if !self.plan.endpoint.is_proven() {
@@ -465,7 +465,7 @@ impl Pusher {
         }
     }
 
-    /// Looks again then, or when it is woken before.
+    /// Looks again then, or when woken earlier.
     fn pause_until(&mut self, until: Moment, context: &mut Context<'_>) -> Turned {
         let clock = &self.shared.runtime.clock;
         if self.pause.as_ref().is_none_or(|(planned, _)| *planned != until) {

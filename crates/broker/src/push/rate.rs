@@ -1,4 +1,4 @@
-//! A fixed limit of requests a second.
+//! A fixed limit on requests per second.
 
 use domain::Moment;
 
@@ -7,24 +7,24 @@ const COST: u128 = 1_000_000;
 
 /// A token bucket that holds a tenth of a second's requests.
 ///
-/// It remembers one number, the time at which it is full again, counted in `per_second` parts of
-/// a microsecond: nothing is rounded, so it does not drift.
+/// It stores one number, the time at which it is full again, in `per_second` parts of a
+/// microsecond: nothing is rounded, so it does not drift.
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     per_second: u128,
-    /// How far `full_at` may lie ahead while there is still a request to give.
+    /// How far ahead `full_at` may be while a request is still available.
     slack: u128,
     full_at: u128,
 }
 
 impl Rate {
-    /// A full bucket. Zero requests a second counts as one.
+    /// A full bucket. Zero requests per second counts as one.
     pub(crate) fn new(per_second: u32) -> Self {
         let burst = u128::from((per_second / 10).max(1));
         Self { per_second: u128::from(per_second.max(1)), slack: (burst - 1) * COST, full_at: 0 }
     }
 
-    /// Takes one request, or says from when on there is one.
+    /// Takes one request, or returns when there will be one.
     pub(crate) fn take(&mut self, now: Moment) -> Result<(), Moment> {
         let now = u128::from(now.0) * self.per_second;
         if self.full_at > now + self.slack {

@@ -1,4 +1,4 @@
-//! Builds the requests of a subscription from what was leased.
+//! Builds the requests of a subscription from its leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::scheduler::Shared;
 use super::sender::Sending;
 use crate::subscription::Subscription;
 
-/// Builds requests, as the settings of a subscription want them.
+/// Builds requests according to the settings of a subscription.
 pub(super) struct RequestBuilder {
     pub(super) shared: Arc<Shared>,
     pub(super) template: Template,
@@ -21,7 +21,7 @@ pub(super) struct RequestBuilder {
     pub(super) subscription: Arc<Subscription>,
     topic: TopicId,
     readers: Arc<Readers>,
-    /// Why nothing is sent: the account of the token.
+    /// Why nothing is sent: the token's account is not allowed.
     refused: Option<Arc<str>>,
 }
 
@@ -44,7 +44,7 @@ impl RequestBuilder {
         timeout: Duration,
     ) -> Self {
         let topic = subscription.topic().id();
-        // It may have been named before the settings were what they are.
+        // It may have been set before the server's settings changed.
         let accounts = &shared.options.oidc_accounts;
         let refused = template.oidc().and_then(|(account, _)| accounts.check(account).err());
         Self {
@@ -63,7 +63,7 @@ impl RequestBuilder {
         Ok(self.shared.sender.send(self.request(leases, order)?))
     }
 
-    /// About how many bytes a request with these messages takes.
+    /// Approximate size of a request with these messages.
     pub(super) fn bytes(&self, leases: &[Lease]) -> usize {
         leases.iter().map(|lease| self.template.bytes(&lease.record)).sum()
     }

@@ -1,4 +1,4 @@
-//! Who is pushed: a pusher for each subscription that has an endpoint, spread over a few tasks.
+//! Runs a pusher for each subscription that has an endpoint, spread over a few tasks.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -36,10 +36,10 @@ use crate::subscription::Subscription;
 const MEMORY_BYTES_MAX: usize = 20 << 20;
 /// How long a connection is kept that nothing is sent on.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a pusher waits after a bug of ours broke it off.
+/// How long a pusher waits after a bug of ours aborted it.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
-/// Tasks that drive one subscription, at most; no more than there are cores.
+/// Maximum number of tasks that drive one subscription; no more than there are cores.
 const DRIVERS_MAX: usize = 4;
 
 /// What all pushers share.
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(super) built: Built,
     pub(super) keys: Keys,
     pub(super) memory: Arc<Memory>,
-    /// Tasks that may drive one subscription, at most.
+    /// Maximum number of tasks that may drive one subscription.
     pub(super) drivers_max: usize,
     phase: AtomicU8,
     given_back: AtomicUsize,
@@ -64,12 +64,12 @@ const DRAINING: u8 = 1;
 const STOPPING: u8 = 2;
 
 impl Shared {
-    /// Nothing more is sent; what is in flight may end.
+    /// Nothing more is sent; requests in flight may finish.
     pub(super) fn is_draining(&self) -> bool {
         self.phase.load(Ordering::SeqCst) >= DRAINING
     }
 
-    /// What is in flight is cut off.
+    /// Requests in flight are cut off.
     pub(super) fn is_stopping(&self) -> bool {
         self.phase.load(Ordering::SeqCst) >= STOPPING
     }
@@ -93,7 +93,7 @@ struct Worker {
     task: JoinHandle<()>,
 }
 
-/// The pushers there are, and how to have each look again.
+/// The running pushers, and how to make each one look again.
 #[derive(Default)]
 struct Running {
     pushers: Mutex<HashMap<SubscriptionId, Arc<Notify>>>,
@@ -101,7 +101,7 @@ struct Running {
 }
 
 impl Scheduler {
-    /// Pushes nothing yet.
+    /// Starts without pushing anything yet.
     pub(crate) fn start(
         runtime: LogAccess,
         options: PushOptions,
@@ -145,7 +145,7 @@ impl Scheduler {
         Ok(Self { shared: Arc::new(shared), running: Arc::default(), workers })
     }
 
-    /// The public keys that tokens can be checked with, as a JSON Web Key Set.
+    /// The public keys for checking tokens, as a JSON Web Key Set.
     pub(crate) async fn token_keys(&self) -> Result<String> {
         let shared = Arc::clone(&self.shared);
         let now = shared.runtime.clock.now();
@@ -154,17 +154,17 @@ impl Scheduler {
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
     }
 
-    /// Why nothing would be pushed to that endpoint now; `None` = nothing speaks against it.
+    /// Why nothing would be pushed to that endpoint now; `None` = no known reason.
     pub(crate) async fn endpoint_refusal(&self, endpoint: &Endpoint) -> Option<String> {
         self.shared.sender.refusal(endpoint).await
     }
 
-    /// How the endpoint of that address is; `None` = nobody pushes to it.
+    /// The statistics of the endpoint at that address; `None` = nobody pushes to it.
     pub(crate) fn endpoint(&self, now: Moment, address: &str) -> Option<EndpointFigures> {
         self.shared.endpoints.figures(now, address)
     }
 
-    /// The subscription is new, changed or gone: pushing starts, goes on or ends accordingly.
+    /// The subscription is new, changed or gone: starts, continues or ends pushing accordingly.
     pub(crate) fn look_at(&self, subscription: &Arc<Subscription>) {
         let id = subscription.id();
         let mut pushers = self.running.pushers.lock();
@@ -191,7 +191,7 @@ impl Scheduler {
         }
     }
 
-    /// Sends nothing more, lets what is in flight end within `grace`, and cuts off the rest.
+    /// Sends nothing more, lets requests in flight finish within `grace`, and cuts off the rest.
     pub(crate) async fn stop(&self, grace: Duration) {
         self.enter(DRAINING);
         let clock = &self.shared.runtime.clock;
@@ -212,7 +212,7 @@ impl Scheduler {
         self.workers.iter().for_each(|worker| worker.task.abort());
     }
 
-    /// Cuts off what is in flight without waiting any longer.
+    /// Cuts off requests in flight without waiting any longer.
     pub(crate) fn hurry(&self) {
         self.enter(STOPPING);
     }
@@ -232,9 +232,9 @@ impl Drop for Scheduler {
 impl Worker {
     fn start() -> Self {
         let (pushers, coming) = mpsc::unbounded_channel();
-        // Out of the runtime's budget: of thousands of connections that are ready at a time it
-        // would let a hundred go on and have all others asked in vain. `FuturesUnordered` lets
-        // other tasks run after each has had its turn.
+        // Exempt from the runtime's budget: with thousands of connections ready at a time it would
+        // let a hundred make progress and poll all others in vain. `FuturesUnordered` lets other
+        // tasks run after each has had its turn.
         let task = spawn::named("push worker", tokio::task::unconstrained(drive(coming)));
         Self { pushers, task }
     }
@@ -255,7 +255,7 @@ async fn drive(mut coming: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
 }
 
 impl Running {
-    /// Resolves when there is no pusher left.
+    /// Resolves when no pusher is left.
     async fn end(&self) {
         loop {
             let ended = self.ended.notified();
@@ -285,8 +285,8 @@ impl Pushing {
                 let clock = &self.shared.runtime.clock;
                 clock.sleep_until(clock.now().plus(RESTART_AFTER)).await;
             }
-            // Decided under the lock: whoever changes the settings now either is seen here or
-            // finds no pusher and starts one.
+            // Decided under the lock: whoever changes the settings now is either seen here or finds
+            // no pusher and starts one.
             let mut pushers = self.running.pushers.lock();
             if self.shared.is_draining() || !wants(&self.subscription) {
                 pushers.remove(&self.subscription.id());
@@ -321,20 +321,20 @@ impl Pushing {
 }
 
 impl Pushing {
-    /// Makes the key pair of tokens where there is none yet, which takes long; `false` = there is
+    /// Creates the key pair for tokens if there is none yet, which takes long; `false` = there is
     /// still none.
     async fn prepare_keys(&self) -> bool {
         let shared = Arc::clone(&self.shared);
         if !shared.keys.is_ready() {
             let now = shared.runtime.clock.now();
-            // Whoever wants a token meets the error again.
+            // Whoever needs a token gets the error again.
             drop(tokio::task::spawn_blocking(move || shared.keys.prepare(now)).await);
         }
         self.shared.keys.is_ready()
     }
 }
 
-/// Whether messages of the subscription are to be pushed.
+/// Whether messages of the subscription should be pushed.
 fn wants(subscription: &Subscription) -> bool {
     !subscription.is_deleted() && is_pushed(&subscription.settings())
 }

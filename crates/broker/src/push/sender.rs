@@ -1,12 +1,12 @@
-//! Sending one request and reading its answer, over connections that are kept.
+//! Sends one request and reads its answer, over pooled connections.
 //!
 //! ```text
 //!   send ─► pool ── one that was kept ─────────────────► connection: request, head, body ─► pool
 //!             └── none ─► connect: name, guard, permit, TCP, TLS ─► connection
 //! ```
 //!
-//! A request runs in the future of whoever sends it, its connection too; nothing is spawned for
-//! it. Dropping that future closes the connection.
+//! A request and its connection run in the caller's future; nothing is spawned. Dropping that
+//! future closes the connection.
 
 mod allowance;
 mod body;
@@ -45,27 +45,27 @@ use self::trouble::Stage;
 use super::exchange::{Answer, NoAnswer, Request};
 use super::guard::Guard;
 
-/// How long a name is looked up for someone who only wants to know whether it may be reached.
+/// How long to resolve a name for a caller that only wants to know whether it may be reached.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// What a sender may do.
+/// Limits and settings of a sender.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderOptions {
     /// For TCP and TLS together.
     pub(crate) connect_timeout: Duration,
-    /// Connects under way at a time, at least one.
+    /// Maximum number of connects in progress, at least one.
     pub(crate) connects_max: usize,
-    /// Connects under way to one host at a time, at least one.
+    /// Maximum number of connects in progress to one host, at least one.
     pub(crate) connects_per_host_max: usize,
-    /// A connection that was not used for so long is closed.
+    /// A connection that was not used for this long is closed.
     pub(crate) idle_timeout: Duration,
-    /// Connections that are kept between requests, in total; 0 = none.
+    /// Maximum number of connections kept between requests, in total; 0 = none.
     pub(crate) idle_max: usize,
-    /// Sockets, in total: of connections being made, in use and kept between requests.
+    /// Maximum number of sockets, in total: connecting, in use and kept between requests.
     pub(crate) sockets_max: usize,
     /// Which addresses may be connected to.
     pub(crate) guard: Guard,
-    /// Further certificates that are trusted, as PEM.
+    /// Additional trusted certificates, as PEM.
     pub(crate) ca_file: Option<PathBuf>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum SenderError {
     Tls(#[from] rustls::Error),
 }
 
-/// Sends requests. Made once, shared by all who send.
+/// Sends requests. Created once, shared by all callers.
 pub(crate) struct Sender {
     pool: Arc<Pool>,
     connector: Connector,
@@ -110,9 +110,9 @@ impl Sender {
         Ok(Self { pool, connector, clock })
     }
 
-    /// Sends a request and reads its answer. The status line decides: a body that stalls, breaks
-    /// or does not end is cut off. Redirects are not followed. Dropping the future cuts the
-    /// request off and closes its connection.
+    /// Sends a request and reads its answer. The status line decides: a body that stalls, breaks or
+    /// does not end is cut off. Redirects are not followed. Dropping the future cancels the request
+    /// and closes its connection.
     pub(crate) fn send(self: &Arc<Self>, request: Request) -> Sending {
         let deadline = self.clock.now().plus(request.timeout);
         let way = match self.pool.take(&request.endpoint) {
@@ -125,7 +125,7 @@ impl Sender {
         Sending { sender: Arc::clone(self), deadline, way }
     }
 
-    /// Why the endpoint may not be connected to, as far as its name can be looked up quickly.
+    /// Why the endpoint may not be connected to, if its name can be resolved quickly.
     pub(crate) async fn refusal(&self, endpoint: &Endpoint) -> Option<String> {
         let deadline = self.clock.now().plus(LOOK_TIME_MAX);
         let mut allowance = Allowance::new(&*self.clock, LOOK_TIME_MAX, deadline);
@@ -174,7 +174,7 @@ impl Sender {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 pub(crate) struct Sending {
     sender: Arc<Sender>,
     deadline: Moment,
@@ -182,8 +182,8 @@ pub(crate) struct Sending {
 }
 
 /// Over a kept connection first. If the endpoint had closed that one before a byte of the request
-/// went out, over a fresh one. Whatever may have reached the endpoint is not sent again: that would
-/// be a second request in one attempt.
+/// went out, over a fresh one. Anything that may have reached the endpoint is not resent: that
+/// would be a second request in one attempt.
 enum Way {
     Kept(Box<Connection>, Request),
     Fresh(BoxFuture<'static, Result<Answer, NoAnswer>>),

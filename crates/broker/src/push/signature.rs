@@ -7,7 +7,7 @@ use domain::Timestamp;
 use domain::push::{Secret, Signing};
 use http::HeaderValue;
 
-/// Signs requests with a secret, and with those before it while they count. The keys are prepared
+/// Signs requests with a secret, and with previous ones while they are valid. The keys are prepared
 /// once.
 pub(crate) struct Signer {
     key: hmac::Key,
@@ -38,7 +38,7 @@ fn key(secret: &Secret) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, secret.bytes())
 }
 
-/// Appends `v1,` and the signature of id, time in seconds and body, joined by full stops.
+/// Appends `v1,` and the signature of id, time in seconds and body, joined by periods.
 fn sign(key: &hmac::Key, id: &[u8], now: Timestamp, body: &[u8], out: &mut String) {
     let mut context = hmac::Context::with_key(key);
     context.update(id);
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// The example that goes with the specification.
+    /// The example from the specification.
     const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const ID: &[u8] = b"msg_p5jXN8AQM9LWM0D4loKWxJek";
     const TIME: Timestamp = Timestamp(1_614_265_330_999_999);

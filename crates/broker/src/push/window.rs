@@ -12,45 +12,46 @@ use std::time::Duration;
 
 use domain::Moment;
 
-/// Requests at a time for an endpoint of which nothing is known.
+/// Requests at a time for an unknown endpoint.
 const START: usize = 4;
-/// Most requests at a time.
+/// Maximum requests at a time.
 const MAX: u64 = 3_000;
 /// Up to here a window grows by one with each success, whatever happened before.
 const THRESHOLD_MIN: u64 = 32;
-/// Growth waits while answers take longer than this.
+/// Growth stops while answers take longer than this.
 const LATENCY_MAX: Duration = Duration::from_secs(1);
-/// Above that it grows by one in this time, or in a round trip if that takes longer: where answers
-/// are quick, more at a time brings nothing.
+/// Above that it grows by one in this time, or per round trip if that takes longer: if answers are
+/// fast, more at a time gains nothing.
 const GROWTH_TIME: Duration = Duration::from_millis(100);
-/// Answers that take longer than twice the best and this are held up by others of ours.
+/// Answers that take longer than both twice the best and this are queued behind other requests of
+/// ours.
 const QUEUES_FROM: Duration = Duration::from_millis(2);
-/// In so many round trips a window grows by one then.
+/// In this many round trips a window then grows by one.
 const QUEUED_ROUNDS: u64 = 8;
-/// Failures within this time count as one round trip, where the endpoint never answered or
-/// answers faster.
+/// Failures within this time count as one round trip, if the endpoint never answered or answers
+/// faster.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 
-/// The whole of a fixed point number: limits and shares are counted in parts of it.
+/// One in fixed point: limits and shares are counted in parts of it.
 const ONE: u64 = 1 << 20;
-/// Growth waits while a smaller share than this is acked.
+/// Growth stops while a smaller share than this is acked.
 const ACKED_MIN: u64 = ONE / 100 * 99;
-/// An answer moves the smoothed share of acks by one part in this many.
+/// Each answer moves the smoothed share of acks by one part in this many.
 const ACKED_PARTS: u64 = 128;
-/// An answer moves the smoothed latency by one part in this many.
+/// Each answer moves the smoothed latency by one part in this many.
 const LATENCY_PARTS: u32 = 8;
 
-/// An endpoint's window: how many requests it may have at a time, learnt from how it answers.
+/// An endpoint's window: how many requests it may have at a time, learned from how it answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     /// In parts of `ONE`.
     limit: u64,
-    /// Below it growth is by one a success, above it by one a round trip.
+    /// Below it growth is by one per success, above it by one per round trip.
     threshold: u64,
-    /// The limit before the failures in a row that are being counted.
+    /// The limit before the current run of failures.
     before: Option<u64>,
     latency: Option<Duration>,
-    /// The shortest time an answer took since the window was last cut.
+    /// The shortest time an answer took since the window was last reduced.
     best: Option<Duration>,
     /// The smoothed share of acks, in parts of `ONE`.
     acked: u64,
@@ -58,13 +59,13 @@ pub(crate) struct Window {
     round: Round,
 }
 
-/// About one round trip: as many successes as the limit was when it began.
+/// About one round trip: as many successes as the limit was when it started.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     limit: usize,
     left: usize,
-    /// Most requests that were in flight in it. Answers come in bunches, so how many there are
-    /// at one answer says little.
+    /// Most requests that were in flight in it. Answers come in bursts, so the number at one answer
+    /// says little.
     in_flight: usize,
 }
 
@@ -79,7 +80,7 @@ impl Round {
 }
 
 impl Window {
-    /// The window of an endpoint of which nothing is known.
+    /// The window of an unknown endpoint.
     pub(crate) fn new() -> Self {
         Self {
             limit: START as u64 * ONE,
@@ -93,13 +94,13 @@ impl Window {
         }
     }
 
-    /// How many requests there may be at a time; at least one.
+    /// How many requests may be in flight at a time; at least one.
     pub(crate) fn limit(&self) -> usize {
         usize::try_from(self.limit / ONE).unwrap_or(usize::MAX)
     }
 
     /// A request was acked after `latency`, as one of `in_flight`. A window that was not nearly
-    /// used up does not grow: nothing was learnt about more than was in flight.
+    /// used up does not grow: we learned nothing about more than was in flight.
     pub(crate) fn on_success(&mut self, latency: Duration, in_flight: usize) {
         self.before = None;
         self.acked += (ONE - self.acked).div_ceil(ACKED_PARTS);
@@ -122,7 +123,7 @@ impl Window {
         }
     }
 
-    /// A request failed: the window is halved, unless it already was within this round trip.
+    /// A request failed: halves the window, unless that already happened within this round trip.
     pub(crate) fn on_failure(&mut self, now: Moment) {
         self.acked -= self.acked / ACKED_PARTS;
         let round_trip = self.latency.unwrap_or_default().max(ROUND_TRIP_MIN);
@@ -133,13 +134,13 @@ impl Window {
         self.shrink_to(self.limit / 2);
     }
 
-    /// The endpoint asked to be left alone: afterwards it is sent one request at a time.
+    /// The endpoint asked to be sent nothing: afterwards it is sent one request at a time.
     pub(crate) fn on_retry_after(&mut self) {
         self.shrink_to(ONE);
     }
 
     /// An endpoint that was down answers again: it gets half of what it could take before. The
-    /// failures since then say nothing about now, so they no longer hold the growth back.
+    /// failures since then say nothing about now, so they no longer limit growth.
     pub(crate) fn on_recovered(&mut self) {
         let half = self.before.take().unwrap_or_default() / 2;
         self.limit = self.limit.max(half);
@@ -154,7 +155,7 @@ impl Window {
         u64::try_from(share).unwrap_or(ONE)
     }
 
-    /// Whether what is in flight holds itself up: more of it would only wait longer.
+    /// Whether the requests in flight delay each other: more of them would only wait longer.
     fn queues(&self) -> bool {
         let best = self.best.unwrap_or_default();
         self.latency.is_some_and(|latency| latency > best * 2 + QUEUES_FROM)

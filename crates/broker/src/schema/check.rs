@@ -1,4 +1,4 @@
-//! What a topic's messages must look like, and whether they do.
+//! Which schema a topic's messages must match, and checking them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::compiling::Compiling;
 use crate::definition::StoredCheck;
 use crate::error::{Error, Rejected, Result};
 
-/// Bytes, times the revisions they may be checked against, that are checked where they came in:
+/// Up to this many bytes, times the revisions they may be checked against, are checked inline:
 /// about a millisecond. More goes to a separate thread.
 const INLINE_BYTES_MAX: usize = 512 << 10;
 
@@ -24,7 +24,7 @@ pub(crate) struct Check {
     /// `None` = it was gone before the server started.
     schema: Option<Arc<Schema>>,
     made: Mutex<Option<Made>>,
-    /// Held by whoever makes the validator, so that it is made once.
+    /// Held while the validator is built, so that it is built once.
     making: tokio::sync::Mutex<()>,
 }
 
@@ -52,7 +52,7 @@ impl Check {
         self.schema.as_ref().and_then(|schema| schema.living())
     }
 
-    /// The messages with what says which schema they are of; an error if one is of none.
+    /// The messages with attributes that name their schema; an error if one matches no revision.
     pub(crate) async fn pass(
         self: &Arc<Self>,
         compiling: &Compiling,
@@ -83,8 +83,8 @@ impl Check {
         Ok(messages)
     }
 
-    /// The validator of the schema as it is now. Asked for with each publish, so that no change of
-    /// the schema can be missed.
+    /// The validator of the current schema. Requested with each publish, so that no change of the
+    /// schema is missed.
     async fn validator(&self, compiling: &Compiling, topic: &TopicName) -> Result<Arc<Validator>> {
         let living = || self.living().ok_or_else(|| Error::SchemaDeleted(topic.to_string()));
         if let Some(made) = self.made_of(living()?.1) {
@@ -109,7 +109,7 @@ impl Check {
 }
 
 impl Schemas {
-    /// What a topic was held to when it was stored.
+    /// A topic's check as it was stored.
     pub(crate) fn check_as_stored(&self, stored: StoredCheck) -> Arc<Check> {
         let found = self.known.read().get(&stored.settings.schema).cloned();
         let schema = found.filter(|schema| schema.id == stored.schema);
@@ -167,7 +167,7 @@ impl Schemas {
         Ok(Check::new(settings, schema.id, Some(schema)))
     }
 
-    /// Puts on record that a topic is held to something else than before.
+    /// Records that a topic's schema settings changed.
     pub(crate) fn audit_check(
         &self,
         topic: &TopicName,

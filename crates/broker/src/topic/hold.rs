@@ -1,4 +1,4 @@
-//! What a snapshot keeps of its topic.
+//! What a snapshot keeps in its topic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,12 +7,12 @@ use domain::{Progress, Timestamp};
 /// Records that are kept because a snapshot leaves them unacked.
 pub(crate) struct Hold {
     progress: Progress,
-    /// The publish time of the oldest message that is kept.
+    /// The publish time of the oldest message kept.
     since: AtomicU64,
 }
 
 impl Hold {
-    /// Keeps what `progress` leaves unacked, as far as is known from `since` on.
+    /// Keeps what `progress` leaves unacked, as far as we know from `since` on.
     pub(crate) fn new(progress: Progress, since: Timestamp) -> Self {
         Self { progress, since: AtomicU64::new(since.0) }
     }
@@ -22,7 +22,7 @@ impl Hold {
         &self.progress
     }
 
-    /// The publish time of the oldest message that is kept.
+    /// The publish time of the oldest message kept.
     pub(crate) fn since(&self) -> Timestamp {
         Timestamp(self.since.load(Ordering::SeqCst))
     }

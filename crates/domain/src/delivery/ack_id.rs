@@ -6,8 +6,8 @@ use crate::offset::{Epoch, Offset, SubscriptionId};
 
 /// Names one lease of one record, forever.
 ///
-/// As text it is 48 characters of `A–Z a–z 0–9 - _`, with a check by which a mistyped or cut id
-/// is refused. The check is no protection against forgery.
+/// As text it is 48 characters of `A–Z a–z 0–9 - _`, including a checksum that catches mistyped or
+/// truncated ids. The checksum does not protect against forgery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AckId {
     subscription: SubscriptionId,
@@ -21,7 +21,7 @@ pub struct AckId {
 #[error("ack id is malformed")]
 pub struct MalformedAckId;
 
-/// Four numbers and the check.
+/// Four numbers and the checksum.
 const BYTES: usize = 4 * 8 + 4;
 /// Three bytes make four characters.
 const TEXT_BYTES: usize = BYTES / 3 * 4;
@@ -36,7 +36,7 @@ impl AckId {
         Self { subscription, offset, epoch, lease }
     }
 
-    /// The subscription that gave it out.
+    /// The subscription that issued it.
     pub fn subscription(&self) -> SubscriptionId {
         self.subscription
     }
@@ -62,7 +62,7 @@ impl AckId {
         out.push_str(self.write(&mut text));
     }
 
-    /// Reads the text form; anything that `write_to` did not write is malformed.
+    /// Parses the text form; anything that `write_to` did not write is malformed.
     pub fn parse(text: &str) -> Result<Self, MalformedAckId> {
         let text: &[u8; TEXT_BYTES] = text.as_bytes().try_into().map_err(|_| MalformedAckId)?;
         let mut bytes = [0; BYTES];
@@ -114,7 +114,7 @@ impl fmt::Display for AckId {
     }
 }
 
-/// Mixes the numbers so that any change of one of them changes the check, all but surely.
+/// Mixes the numbers so that changing any of them almost surely changes the checksum.
 fn check_of(numbers: [u64; 4]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = numbers
@@ -126,8 +126,8 @@ fn check_of(numbers: [u64; 4]) -> u32 {
 
 const SYMBOLS: [u8; 64] = *b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The value of what is no symbol: all bits above the six of a symbol are set. Wherever it stands
-/// among four characters, some of them land above the 24 bits that four symbols fill.
+/// Marks a character that is not a symbol: every bit above the six of a symbol is set. Wherever it
+/// appears among four characters, some of those bits land above the 24 bits that four symbols fill.
 const INVALID: u32 = !63;
 const ABOVE_FOUR_SYMBOLS: u32 = 0xff00_0000;
 

@@ -7,7 +7,8 @@ use crate::offset::Offset;
 use crate::time::Moment;
 
 impl Delivery {
-    /// Whether this subscription never issued `id`: it is another's, or was not leased yet.
+    /// Whether this subscription never issued `id`: it belongs to another one, or to a lease that
+    /// does not exist yet.
     pub(super) fn is_foreign(&self, id: &AckId) -> bool {
         id.subscription() != self.identity.subscription
             || id.epoch() > self.identity.epoch
@@ -19,13 +20,13 @@ impl Delivery {
         self.progress.voids(id.epoch(), id.lease())
     }
 
-    /// Whether `id` is that of a lease that has not ended.
+    /// Whether `id` belongs to a lease that has not ended.
     pub(super) fn is_current(&self, now: Moment, id: &AckId) -> bool {
         let held = self.leases.get(id.offset());
         held.is_some_and(|held| self.is_id_of(id, held) && held.deadline > now)
     }
 
-    /// Whether `id` is that of this lease, be its deadline past or not.
+    /// Whether `id` belongs to this lease, even if its deadline has passed.
     fn is_id_of(&self, id: &AckId, held: &Held) -> bool {
         id.epoch() == self.identity.epoch && id.lease() == held.lease
     }
@@ -49,7 +50,7 @@ impl Delivery {
         if is_same { AckStatus::AlreadySettled } else { AckStatus::Stale }
     }
 
-    /// An ack of a record that is not settled, without exactly-once.
+    /// Acks a record that is not settled, without exactly-once.
     pub(super) fn ack_unsettled(&mut self, id: &AckId, effects: &mut Effects) -> AckStatus {
         if self.settings.ordering != Ordering::None {
             return self.ack_where_lanes_are(id, effects);
@@ -73,8 +74,8 @@ impl Delivery {
         }
     }
 
-    /// A late ack where records may be in lanes. What was read and is in a lane has come back
-    /// since the id was issued, or will go again; what was not read may be in any lane.
+    /// A late ack when records may be in lanes. A record that was read and is in a lane came back
+    /// after the id was issued, or will be redelivered; one that was not read may be in any lane.
     fn ack_not_leased(&mut self, id: &AckId, effects: &mut Effects) -> AckStatus {
         let offset = id.offset();
         if self.returned.get(offset).is_some() {

@@ -1,37 +1,37 @@
-//! Records and lanes that wait for a time, by that time.
+//! Records and lanes that are backing off, ordered by when the backoff ends.
 
 use super::lane::LaneId;
 use super::wheel::Wheel;
 use crate::offset::Offset;
 use crate::time::Moment;
 
-/// Who waits.
+/// What is waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// A record without a lane.
     Record(Offset),
-    /// A lane whose next record may not go yet.
+    /// A lane whose next record must wait.
     Lane(LaneId),
 }
 
-/// The name of one wait, until it ends.
+/// Identifies one backoff until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackoffId(u32);
 
-/// Waits that are looked at to find the one that ends first.
+/// How many backoffs are examined to find the earliest.
 const LOOKED_AT_MAX: usize = 1_000;
 
-/// All waits that have not ended.
+/// All backoffs that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Backoffs {
-    /// Also holds ended waits in vacant slots.
+    /// Vacant slots still contain their ended backoffs.
     slots: Vec<(Waiting, Moment)>,
     vacant: Vec<u32>,
     wheel: Wheel,
 }
 
 impl Backoffs {
-    /// Lets `waiting` wait until `until`.
+    /// Makes `waiting` wait until `until`.
     pub(super) fn insert(&mut self, waiting: Waiting, until: Moment) -> BackoffId {
         let slot = match self.vacant.pop() {
             Some(slot) => {
@@ -49,29 +49,30 @@ impl Backoffs {
         BackoffId(slot)
     }
 
-    /// Ends a wait early.
+    /// Ends a backoff early.
     pub(super) fn remove(&mut self, id: BackoffId) {
         self.wheel.remove(id.0);
         self.vacant.push(id.0);
     }
 
-    /// Until when `id` waits.
+    /// When the backoff `id` ends.
     pub(super) fn until(&self, id: BackoffId) -> Option<Moment> {
         self.slots.get(id.0 as usize).map(|&(_, until)| until)
     }
 
-    /// How many wait.
+    /// How many are waiting.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
 
-    /// When the first wait ends. Of very many that end at about the same time some are looked at.
+    /// When the first backoff ends. If very many end at about the same time, only some are
+    /// examined.
     pub(super) fn first_until(&self) -> Option<Moment> {
         let first = self.wheel.first_keys().take(LOOKED_AT_MAX);
         first.filter_map(|slot| self.until(BackoffId(slot))).min()
     }
 
-    /// Ends and returns a wait whose time has come, if there is one.
+    /// Removes and returns one backoff that is due, if there is one.
     pub(super) fn pop_due(&mut self, now: Moment) -> Option<Waiting> {
         loop {
             let slot = self.wheel.pop(now)?;

@@ -1,8 +1,8 @@
-//! Consumers and what each may hold.
+//! Consumers and how much each may hold.
 
 use super::Effects;
 
-/// One consumer of a subscription: a stream, a pull for the time of its call, a push sender.
+/// One consumer of a subscription: a stream, a single pull call, or a push sender.
 ///
 /// Never issued twice by one `Delivery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,7 +10,7 @@ pub struct ConsumerId(pub u64);
 
 /// How much a consumer may hold at a time.
 ///
-/// A consumer that holds nothing is given one record however large it is.
+/// A consumer that holds nothing gets one record no matter how large it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Outstanding messages; 0 = no limit.
@@ -36,7 +36,7 @@ impl Load {
         }
     }
 
-    /// How many more bytes it may hold; one record may exceed them if it holds nothing.
+    /// How many more bytes it may hold; a single record may exceed this if it holds nothing.
     pub(super) fn bytes_room(&self) -> u64 {
         match self.flow.bytes_max {
             0 => u64::MAX,
@@ -44,7 +44,7 @@ impl Load {
         }
     }
 
-    /// Whether one more record of `bytes` may be given.
+    /// Whether one more record of `bytes` fits.
     pub(super) fn fits(&self, bytes: u64) -> bool {
         self.messages_room() > 0 && (self.messages == 0 || bytes <= self.bytes_room())
     }
@@ -66,16 +66,15 @@ pub(super) struct Consumers {
     slots: Vec<Slot>,
     /// Closed slots and the generation their next consumers will have.
     vacant: Vec<(u32, u32)>,
-    /// Told to wait although they had room themselves: the subscription had none.
+    /// Told to wait although they had room, because the subscription had none.
     stalled: Vec<ConsumerId>,
-    /// Told to wait because the next record was too large for the room they had. Another next
-    /// record may be smaller.
+    /// Told to wait because the next record did not fit. The next one after it may be smaller.
     blocked: Vec<ConsumerId>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// How many consumers had this slot before, so that their ids are told apart.
+    /// How many consumers had this slot before, to tell their ids apart.
     generation: u32,
     is_open: bool,
     load: Load,
@@ -99,7 +98,7 @@ impl Consumers {
     pub(super) fn close(&mut self, id: ConsumerId) {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.is_open = false;
-        // A slot whose generations are used up is not used again, so that no id comes twice.
+        // A slot that has used up its generations is never reused, so no id is issued twice.
         if let Some(generation) = slot.generation.checked_add(1) {
             self.vacant.push((index_of(id), generation));
         }
@@ -111,7 +110,7 @@ impl Consumers {
         slot.wake_if_it_fits(id, effects);
     }
 
-    /// `id` asks for records, so it waits no longer.
+    /// `id` is asking for records, so it is no longer waiting.
     pub(super) fn stop_waiting(&mut self, id: ConsumerId) {
         if let Some(slot) = self.slot_mut(id) {
             slot.waits_for = None;
@@ -131,7 +130,7 @@ impl Consumers {
         }
     }
 
-    /// Notes that `id` is told to wait until something of `bytes` fits.
+    /// Notes that `id` was told to wait until something of `bytes` fits.
     pub(super) fn wait_for_room(&mut self, id: ConsumerId, bytes: u64) {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.waits_for = Some(bytes);
@@ -140,7 +139,8 @@ impl Consumers {
         }
     }
 
-    /// Another record is next: whoever waited because the one before was too large is freed.
+    /// The next record changed: wakes the consumers that waited because the previous one was too
+    /// large.
     pub(super) fn next_record_changed(&mut self, effects: &mut Effects) {
         for id in std::mem::take(&mut self.blocked) {
             if let Some(slot) = self.slot_mut(id)
@@ -151,15 +151,15 @@ impl Consumers {
         }
     }
 
-    /// Notes that `id` is told to wait until the subscription has fewer leases.
+    /// Notes that `id` was told to wait until the subscription has fewer leases.
     pub(super) fn wait_for_any_lease_to_end(&mut self, id: ConsumerId) {
         self.stalled.push(id);
     }
 
-    /// A lease of `bytes` ended; whoever was told to wait for that is freed.
+    /// A lease of `bytes` ended: wakes the consumers that waited for that.
     pub(super) fn lease_ended(&mut self, id: ConsumerId, bytes: u64, effects: &mut Effects) {
         effects.freed.append(&mut self.stalled);
-        // The consumer may be closed by now: its leases outlive it.
+        // The consumer may already be closed: its leases outlive it.
         if let Some(slot) = self.slot_mut(id) {
             slot.load.remove(bytes);
             slot.wake_if_it_fits(id, effects);

@@ -1,4 +1,4 @@
-//! Deliveries that fail: counted, waited for, given up.
+//! Failed deliveries: counting them, backing off, giving up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,39 +24,39 @@ pub struct Failure {
     pub status: Option<u16>,
     /// What the consumer said, or what went wrong.
     pub message: Option<Arc<str>>,
-    /// How long the consumer asked to be left alone. It is waited for where it is longer than the
-    /// backoff, up to the longest backoff.
+    /// How long the consumer asked us to wait. Used if longer than the backoff, up to the longest
+    /// backoff.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// A failure of which only the class is known.
+    /// A failure of this class with no further details.
     pub const fn of(class: &'static str) -> Self {
         Self { class, status: None, message: None, retry_after: None }
     }
 
-    /// The consumer gave the record back.
+    /// The consumer nacked the record.
     pub const NACK: Self = Self::of("nack");
     /// The ack deadline passed.
     pub const EXPIRED: Self = Self::of("expired");
 }
 
 impl Settings {
-    /// How long is waited where a consumer asks to be left alone for `asked`: up to the longest
-    /// backoff, and up to the default's longest where there is no backoff.
+    /// How long to wait when a consumer asks for `asked`: at most the longest backoff, or the
+    /// default's longest if there is no backoff.
     pub fn retry_after_allowed(&self, asked: Duration) -> Duration {
         asked.min(self.retry.as_ref().map_or(BACKOFF_MAX_DEFAULT, Backoff::longest))
     }
 }
 
-/// A record that was tried as often as it may be.
+/// A record that has used up its attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exhausted {
     /// The record.
     pub offset: Offset,
     /// How many deliveries of it failed.
     pub attempts: u32,
-    /// How the last one failed, if that is still known.
+    /// How the last one failed, if still known.
     pub failure: Option<Failure>,
 }
 
@@ -71,12 +71,13 @@ pub struct Failed {
     pub attempt: u32,
     /// How it failed.
     pub failure: Failure,
-    /// Whether the record may go again.
+    /// Whether and when the record may be delivered again.
     pub readiness: Readiness,
 }
 
 impl Delivery {
-    /// A lease, already removed, ended without an ack. The one place where a delivery fails.
+    /// A lease, already removed, ended without an ack. This is the only place where a delivery
+    /// fails.
     pub(super) fn fail(&mut self, now: Now, held: &Held, failure: &Failure, effects: &mut Effects) {
         debug_assert!(!self.progress.is_acked(held.offset), "a settled record was leased");
         self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
@@ -92,14 +93,14 @@ impl Delivery {
         });
     }
 
-    /// A lease, already removed, ends as if it had never been given.
+    /// Undoes a lease, already removed, as if it had never been given.
     pub(super) fn take_back(&mut self, now: Now, held: &Held, effects: &mut Effects) {
         self.consumers.lease_ended(held.consumer, u64::from(held.bytes), effects);
         self.put_back(now, held, held.failed, None, effects);
     }
 
-    /// Puts a record whose lease ended where it waits. `failure` is how its delivery failed, if
-    /// it did.
+    /// Puts a record whose lease ended back to wait. `failure` is how its delivery failed, if it
+    /// did.
     fn put_back(
         &mut self,
         now: Now,
@@ -109,7 +110,7 @@ impl Delivery {
         effects: &mut Effects,
     ) {
         match held.way {
-            // It is read again in its turn, and only then it is known what it waits behind.
+            // It will be read again in its turn; only then do we know what it waits behind.
             Way::Adrift => {
                 self.note_halted_unread(held.offset);
                 effects.returned += 1;
@@ -125,8 +126,8 @@ impl Delivery {
         self.consumers.next_record_changed(effects);
     }
 
-    /// A lease whose deadline passed ends. In a lane the lowest one that is over counts as the
-    /// one that failed, whichever was found first: those behind it only come along.
+    /// Ends a lease whose deadline passed. In a lane the lowest expired lease counts as the
+    /// failure, whichever was found first: the ones behind it only come along.
     pub(super) fn expire(&mut self, now: Now, held: Held, effects: &mut Effects) {
         match self.expired_before(now.moment, &held) {
             Some(first) => {
@@ -137,7 +138,7 @@ impl Delivery {
         }
     }
 
-    /// Removes the lease of the lowest record in front of `held` in its lane that is over too.
+    /// Removes the lowest expired lease in front of `held` in its lane.
     fn expired_before(&mut self, now: Moment, held: &Held) -> Option<Held> {
         if self.settings.exactly_once {
             return None;
@@ -163,7 +164,7 @@ impl Delivery {
         if self.lanes.pending() > self.indexed_max / 2 {
             self.lanes.forget_all_but_next(id);
         }
-        // Acks from before a restart whose lanes are not known: some may be behind this record.
+        // Acks from before a restart whose lanes are unknown: some may be behind this record.
         self.early.split_off(&offset);
         for offset in ended {
             if let Some(held) = self.leases.remove(offset) {
@@ -183,7 +184,7 @@ impl Delivery {
         self.consider(now, id, failure, effects);
     }
 
-    /// Counts a failed delivery, and says when the next may be.
+    /// Counts a failed delivery and decides when the next one may happen.
     fn note_attempt(
         &mut self,
         now: Now,
@@ -207,14 +208,14 @@ impl Delivery {
         effects.attempts.push((offset, attempt));
     }
 
-    /// Spreads the backoffs of records that failed together, and always in the same way.
+    /// Spreads out the backoffs of records that failed together, deterministically.
     fn seed(&self, offset: Offset, count: u32) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let numbers = [self.identity.subscription.0, offset.0, u64::from(count)];
         numbers.iter().fold(ODD, |mixed, number| (mixed ^ number).wrapping_mul(ODD).rotate_left(29))
     }
 
-    /// Puts a record without a lane where it waits, for its turn or longer.
+    /// Puts a record without a lane back to wait, for its turn or for its backoff.
     pub(super) fn place_returned(
         &mut self,
         now: Now,
@@ -240,7 +241,7 @@ impl Delivery {
         self.returned.insert(offset, back);
     }
 
-    /// Looks whether the lane's next record may go, and holds the lane if it may not.
+    /// Checks whether the lane's next record may go, and holds the lane if not.
     pub(super) fn consider(
         &mut self,
         now: Now,
@@ -271,7 +272,7 @@ impl Delivery {
         self.make_ready(id, effects);
     }
 
-    /// A backoff is over, whatever the wall clock says: it may have been set back.
+    /// Ends a backoff whatever the wall clock says: it may have been set back.
     pub(super) fn end_backoff(&mut self, waiting: Waiting, effects: &mut Effects) {
         match waiting {
             Waiting::Record(offset) => {
@@ -288,7 +289,7 @@ impl Delivery {
         self.consumers.next_record_changed(effects);
     }
 
-    /// The policies changed: what was given up may have another try, or the other way round.
+    /// The policies changed: an exhausted record may get another try, or the reverse.
     pub(super) fn consider_all_again(&mut self, now: Now, effects: &mut Effects) {
         for offset in self.returned.offsets() {
             if let Some(back) = self.returned.get(offset) {

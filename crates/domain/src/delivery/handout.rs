@@ -1,4 +1,4 @@
-//! Leasing: the one place where records of the log meet a consumer.
+//! Leasing: the only place where records from the log are given to a consumer.
 
 mod fresh;
 mod in_lane;
@@ -14,15 +14,15 @@ use crate::offset::{Offset, OffsetRange, Record};
 use crate::progress::unite;
 use crate::time::{Moment, Now};
 
-/// Most records looked at in one call without leasing them, so that no call holds the
+/// Maximum number of records examined in one call without being leased, so that no call holds the
 /// subscription's lock for long.
 const RECORDS_PASSED_MAX: usize = 10_000;
 
-/// Most records read at a time when more are read than could be leased: many are passed over.
-/// Also the most of one lane that are taken up when it is read again.
+/// Maximum number of records per read when reading more than could be leased because many are
+/// skipped. Also the maximum number indexed when a lane is read again.
 const READ_AHEAD_MAX: usize = 1_000;
 
-/// Most bytes read at a time when more are read than could be leased.
+/// Maximum number of bytes per read when reading more than could be leased.
 const READ_AHEAD_BYTES_MAX: usize = 1 << 20;
 
 pub(super) fn lease(
@@ -63,7 +63,7 @@ pub(super) fn lease(
     if has_leased {
         delivery.consumers.next_record_changed(effects);
     }
-    // Whoever asks need not be told to ask.
+    // The caller is already asking; no need to wake it.
     effects.freed.retain(|freed| *freed != consumer);
     match no_room_for {
         Some(bytes) => delivery.consumers.wait_for_room(consumer, bytes),
@@ -75,7 +75,7 @@ pub(super) fn lease(
     status
 }
 
-/// One call of `lease` under way.
+/// One call of `lease` in progress.
 struct Handout<'call> {
     delivery: &'call mut Delivery,
     now: Now,
@@ -84,19 +84,19 @@ struct Handout<'call> {
     load: Load,
     records_left: usize,
     bytes_left: usize,
-    /// Records looked at and not leased.
+    /// Records examined and not leased.
     passed: usize,
     /// Lanes that had their turn and must wait for room; they are ready again after the call.
     put_off: Vec<LaneId>,
     /// Fresh records are yet to be looked at first.
     prefers_fresh: bool,
-    /// The consumer has no room for a record of this many bytes, which ends the call.
+    /// The consumer has no room for a record of this many bytes, so the call ends.
     no_room_for: Option<u64>,
     out: &'call mut Vec<Lease>,
     effects: &'call mut Effects,
 }
 
-/// What comes next. An error ends the call: why no more is leased.
+/// What to do next. An error ends the call and says why nothing more is leased.
 impl Handout<'_> {
     fn run(&mut self, source: &mut dyn Source) -> LeaseStatus {
         loop {
@@ -106,7 +106,7 @@ impl Handout<'_> {
         }
     }
 
-    /// Stops where even an empty record could not be leased.
+    /// Stops if not even an empty record could be leased.
     fn check_room(&mut self) -> Result<(), LeaseStatus> {
         if self.records_left == 0 || self.passed >= RECORDS_PASSED_MAX {
             return Err(LeaseStatus::More);
@@ -114,12 +114,12 @@ impl Handout<'_> {
         if self.delivery.leases.len() >= OUTSTANDING_MAX {
             return Err(LeaseStatus::Full);
         }
-        // Without any room left for bytes only empty records would fit, and looking for one is
-        // not worth a read.
+        // With no room for bytes only empty records would fit, and looking for one is not worth a
+        // read.
         self.check_flow(1)
     }
 
-    /// Reads once, what comes again before what is fresh, and leases what it may.
+    /// Reads once, redeliveries before fresh records, and leases what it may.
     fn step(&mut self, source: &mut dyn Source) -> Result<(), LeaseStatus> {
         let records_max = u64::try_from(self.records_left).unwrap_or(u64::MAX);
         let records_max = records_max.min(self.load.messages_room());
@@ -139,9 +139,10 @@ impl Handout<'_> {
                 return Ok(());
             }
             let served = self.serve_lane(lane, source);
-            // Whatever happened, what the lane has left is not forgotten. Nobody is woken for it:
-            // nothing became available that was not so before. A lane that was stopped stays
-            // first, or lanes that lie far apart would each want what the other's turn drops.
+            // Whatever happened, remember what is left in the lane. Wake nobody: nothing became
+            // available that was not available before. A lane that was stopped stays first;
+            // otherwise lanes that are far apart in the log would keep evicting what the other just
+            // read.
             match &served {
                 Ok(()) => drop(self.delivery.lanes.make_ready(lane)),
                 Err(_) => self.delivery.lanes.put_back(lane),
@@ -187,9 +188,9 @@ impl Handout<'_> {
     }
 }
 
-/// What every record goes through.
+/// The steps every record goes through.
 impl Handout<'_> {
-    /// Offers what stands in `within`, in order. Says where it stopped, and why.
+    /// Offers the records in `within`, in order. Returns where it stopped, and why.
     fn take(
         &mut self,
         within: OffsetRange,
@@ -216,7 +217,7 @@ impl Handout<'_> {
         (within.to, Ok(()))
     }
 
-    /// Settles a record that the subscription is not to be given at all.
+    /// Settles a record that the subscription should never receive.
     fn pass_unwanted(&mut self, record: &Record) -> bool {
         if self.is_wanted(record) {
             return false;
@@ -226,7 +227,7 @@ impl Handout<'_> {
         true
     }
 
-    /// Whether a record that waited in its lane is still to be given.
+    /// Whether a record that waited in its lane should still be delivered.
     fn is_open(&self, record: &Record) -> bool {
         self.is_wanted(record) && !self.delivery.progress.is_acked(record.offset)
     }
@@ -236,11 +237,11 @@ impl Handout<'_> {
         let filter = &self.delivery.settings.filter;
         record.publish_time >= self.request.retained_since
             && record.addressee.is_none_or(|addressee| addressee == subscription)
-            // A body that cannot be read is not thrown away on the strength of a filter.
+            // Never drop a body we cannot read because of a filter.
             && filter.as_ref().is_none_or(|filter| filter.matches(&record.body).unwrap_or(true))
     }
 
-    /// Stops in front of a record that the request or the consumer has no room for.
+    /// Stops before a record that does not fit in the request or the consumer's room.
     fn check_fits(&mut self, record: &Record) -> Result<(), LeaseStatus> {
         self.check_room()?;
         let bytes = record.body.len();
@@ -250,7 +251,7 @@ impl Handout<'_> {
         self.check_flow(bytes as u64)
     }
 
-    /// Stops in front of a record of `bytes` that the consumer has no room for.
+    /// Stops before a record of `bytes` that does not fit in the consumer's room.
     fn check_flow(&mut self, bytes: u64) -> Result<(), LeaseStatus> {
         if self.load.fits(bytes) {
             return Ok(());
@@ -282,8 +283,8 @@ impl Handout<'_> {
         self.out.push(Lease { ack_id, attempt: failed.saturating_add(1), record });
     }
 
-    /// Settles offsets at which no record stands. Damaged ones stay as they are, and are not
-    /// looked at again.
+    /// Settles offsets that have no record. Damaged ones stay as they are and are not examined
+    /// again.
     fn pass_gap(&mut self, gap: OffsetRange, damaged: &[Offset]) {
         let mut from = gap.from;
         for &offset in damaged.iter().filter(|&&offset| gap.contains(offset)) {
@@ -295,7 +296,7 @@ impl Handout<'_> {
         self.settle_gap(OffsetRange { from, to: gap.to });
     }
 
-    /// Whose a damaged record is, nobody can read. Where all records are in one lane it is known.
+    /// A damaged record's lane cannot be read, unless all records are in one lane.
     fn pass_damaged(&mut self, offset: Offset) {
         let is_in_the_one_lane = self.is_in_the_one_lane(offset);
         if self.take_early(offset, is_in_the_one_lane.then_some("")) || !is_in_the_one_lane {
@@ -308,7 +309,7 @@ impl Handout<'_> {
         }
     }
 
-    /// Lets an ack count that came before its record was read, in the lane `key`.
+    /// Applies an ack that arrived before its record was read, in the lane `key`.
     fn take_early(&mut self, offset: Offset, key: Option<&str>) -> bool {
         let delivery = &mut *self.delivery;
         if !delivery.early.remove(&offset) {
@@ -321,7 +322,7 @@ impl Handout<'_> {
                 let failed = attempt.map_or(0, |attempt| attempt.count);
                 delivery.lanes.push_acked(id, offset, failed);
             }
-            // Some in front of it are not indexed: it goes again with them.
+            // Some records in front of it are not indexed: it is redelivered with them.
             Some(_) => return false,
         }
         true
@@ -356,7 +357,7 @@ impl Handout<'_> {
     }
 }
 
-/// A limit as a `usize`; what does not fit is no limit.
+/// A limit as a `usize`; one that does not fit means no limit.
 fn narrow(limit: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

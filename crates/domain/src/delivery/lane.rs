@@ -1,4 +1,4 @@
-//! Lanes: records of one subscription that must go in order.
+//! Lanes: records of one subscription that must be delivered in order.
 //!
 //! ```text
 //!  front                                   next                    fresh
@@ -7,14 +7,14 @@
 //!  └── handed out, in order ──────┘ └── to go, in order ────┘
 //! ```
 //!
-//! Without exactly-once an ack behind the front is provisional: it settles when all before it
-//! are settled, and is dropped when one of them comes back. A record that comes back takes all
-//! behind it along. With exactly-once an ack settles at once, what is leased stays leased, and
-//! only the record itself comes back; pending and leased ones may then stand mixed.
+//! Without exactly-once an ack behind the front is provisional: it settles when everything before
+//! it is settled, and is dropped when one of those comes back. A record that comes back takes all
+//! the ones behind it along. With exactly-once an ack settles at once, leased records stay leased,
+//! and only the record itself comes back; pending and leased ones may then be interleaved.
 //!
-//! While a lane has leases it belongs to the consumer that holds them. A lane that may go stands
-//! in the ring of its owner, or in the ring for all if it has none. Rings are checked when a lane
-//! is taken from them, so that leaving one costs nothing.
+//! While a lane has leases it belongs to the consumer that holds them. A lane that is ready is in
+//! the ring of its owner, or in the shared ring if it has none. A lane is checked when it is taken
+//! from its ring, so leaving one costs nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::waits::Stuck;
 use crate::offset::Offset;
 use crate::time::Timestamp;
 
-/// One lane, until it is idle: the slot may then be another lane's.
+/// One lane until it is idle; after that the slot may be reused by another lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LaneId(u32);
 
@@ -33,9 +33,9 @@ pub(super) struct LaneId(u32);
 enum State {
     Pending,
     Leased,
-    /// Acked by its consumer: settled when all in front of it are.
+    /// Acked by its consumer: settles when everything in front of it has.
     Acked,
-    /// Settled for good while others stand in front of it.
+    /// Settled for good while others in front of it are not.
     Settled,
 }
 
@@ -53,22 +53,22 @@ struct Entry {
     state: State,
 }
 
-/// Why a lane's next record may not go although the lane is nobody else's.
+/// Why a lane's next record may not go although no other consumer owns the lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Hold {
     #[default]
     Free,
     /// Its backoff is not over.
     BackingOff(BackoffId),
-    /// This record was tried as often as it may be; its owner was told.
+    /// This record has used up its attempts; the caller was told.
     Exhausted(Offset),
-    /// It was tried as often as it may be; an operator decides.
+    /// Its record has used up its attempts; an operator decides.
     Halted,
-    /// Its record cannot be read.
+    /// Its record is unreadable.
     Damaged,
 }
 
-/// Since when a record fails in its lane, and how it failed last.
+/// Since when a record in the lane has been failing, and how it failed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) offset: Offset,
@@ -81,16 +81,16 @@ pub(super) struct Lane {
     key: Arc<str>,
     /// Ascending.
     entries: VecDeque<Entry>,
-    /// The place of the first pending entry; behind the last if there is none.
+    /// The index of the first pending entry; past the last if there is none.
     next: usize,
     pending: usize,
     leased: usize,
-    /// Whose the leases are, while there are any; `None` = of several, from before the order was
-    /// kept.
+    /// Who holds the leases, while there are any; `None` = several consumers, from before ordering
+    /// was enabled.
     owner: Option<ConsumerId>,
     hold: Hold,
     trouble: Option<Trouble>,
-    /// This record may be tried once more although it is exhausted.
+    /// This record may be tried once more although it has used up its attempts.
     pub(super) spared: Option<Offset>,
     /// Records of this lane from here on are not indexed.
     pub(super) more_from: Option<Offset>,
@@ -98,7 +98,7 @@ pub(super) struct Lane {
     is_in_ring_of: Option<ConsumerId>,
 }
 
-/// Who may take what a lane has.
+/// Who may take from a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taker {
     Anybody,
@@ -111,13 +111,13 @@ pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,
     vacant: Vec<u32>,
     by_key: HashMap<Arc<str>, u32>,
-    /// Lanes without an owner that may go.
+    /// Ready lanes without an owner.
     ring: VecDeque<LaneId>,
     rings: BTreeMap<ConsumerId, VecDeque<LaneId>>,
     pending: usize,
     done: usize,
     stuck: Stuck,
-    /// Emptied queues, kept so that short lanes need no allocation each.
+    /// Emptied queues, kept so that short lanes do not each need an allocation.
     spare: Vec<VecDeque<Entry>>,
 }
 
@@ -127,11 +127,11 @@ const DONE_MAX: usize = 10_000;
 
 /// Most emptied queues kept.
 const SPARE_MAX: usize = 1_024;
-/// A queue with more room than this is not kept.
+/// A queue with a larger capacity than this is not kept.
 const SPARE_ENTRIES_MAX: usize = 64;
 
 impl Lanes {
-    /// How many indexed records wait in lanes.
+    /// How many indexed records are waiting in lanes.
     pub(super) fn pending(&self) -> usize {
         self.pending
     }
@@ -156,7 +156,7 @@ impl Lanes {
         self.by_key.get(key).copied().map(LaneId)
     }
 
-    /// The lane of `key`, made if there is none. The caller puts something in.
+    /// The lane of `key`, created if missing. The caller must put something in it.
     pub(super) fn open(&mut self, key: &str) -> LaneId {
         if let Some(id) = self.find(key) {
             return id;
@@ -185,12 +185,12 @@ impl Lanes {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// How many are held, and which fail.
+    /// How many are held, and which are failing.
     pub(super) fn stuck(&self) -> &Stuck {
         &self.stuck
     }
 
-    /// Lets `hold` hold the lane, and says what did before.
+    /// Sets the lane's hold and returns the previous one.
     pub(super) fn set_hold(&mut self, id: LaneId, hold: Hold) -> Hold {
         let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return Hold::Free;
@@ -200,7 +200,7 @@ impl Lanes {
         before
     }
 
-    /// Notes what fails in the lane; `None` = nothing does.
+    /// Notes what is failing in the lane; `None` = nothing is.
     pub(super) fn set_trouble(&mut self, id: LaneId, trouble: Option<Trouble>) {
         if let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) {
             self.stuck.note_trouble(id.0, lane.trouble.as_ref(), trouble.as_ref());
@@ -208,8 +208,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets the record at the front of the lane if it is acked or settled, and says which it
-    /// was.
+    /// Removes the record at the front of the lane if it is acked or settled, and returns it.
     pub(super) fn pop_done(&mut self, id: LaneId) -> Option<Offset> {
         let offset = self.change(id, Lane::pop_done)??;
         let trouble = self.get(id).and_then(Lane::trouble);
@@ -219,13 +218,13 @@ impl Lanes {
         Some(offset)
     }
 
-    /// Every lane, in no order that means anything but always the same one.
+    /// Every lane, in an order that has no meaning but is always the same.
     pub(super) fn all(&self) -> impl Iterator<Item = (LaneId, &Lane)> {
         let lanes = (0..).zip(&self.slots);
         lanes.filter_map(|(slot, lane)| Some((LaneId(slot), lane.as_ref()?)))
     }
 
-    /// Adds the record behind all others of the lane, waiting.
+    /// Adds a pending record at the end of the lane.
     pub(super) fn push_pending(&mut self, id: LaneId, offset: Offset, failed: u32) {
         self.change(id, |lane| {
             lane.push(Entry { offset, failed, state: State::Pending });
@@ -233,7 +232,7 @@ impl Lanes {
         });
     }
 
-    /// Adds the record behind all others of the lane, leased to `consumer`.
+    /// Adds a record at the end of the lane, leased to `consumer`.
     pub(super) fn push_leased(
         &mut self,
         id: LaneId,
@@ -247,12 +246,12 @@ impl Lanes {
         }
     }
 
-    /// Adds a record that is acked already, behind all others of the lane.
+    /// Adds a record that is already acked at the end of the lane.
     pub(super) fn push_acked(&mut self, id: LaneId, offset: Offset, failed: u32) {
         self.change(id, |lane| lane.push(Entry { offset, failed, state: State::Acked }));
     }
 
-    /// The lane's next record is leased to `consumer`.
+    /// Leases the lane's next record to `consumer`.
     pub(super) fn lease_next(&mut self, id: LaneId, consumer: ConsumerId) {
         self.change(id, |lane| {
             let Some(entry) = lane.entries.get_mut(lane.next) else { return };
@@ -263,14 +262,15 @@ impl Lanes {
         });
     }
 
-    /// `offset` is acked, or settled for good: it waits for those in front of it to be so too.
+    /// Marks `offset` acked, or settled for good, to wait until those in front of it are too.
     pub(super) fn finish(&mut self, id: LaneId, offset: Offset, is_settled: bool) {
         let state = if is_settled { State::Settled } else { State::Acked };
         self.change(id, |lane| lane.finish(offset, state));
     }
 
-    /// A delivery of `offset` ended badly, the `failed`-th. With `takes_along` all behind it come
-    /// back too: their leases are appended to `ended`, their provisional acks are dropped.
+    /// A delivery of `offset` failed, the `failed`-th. With `takes_along` everything behind it
+    /// comes back too: those leases are appended to `ended`, and their provisional acks are
+    /// dropped.
     pub(super) fn give_back(
         &mut self,
         id: LaneId,
@@ -282,8 +282,8 @@ impl Lanes {
         self.change(id, |lane| lane.give_back(offset, failed, takes_along, ended));
     }
 
-    /// Forgets the records that wait at the end of the lane, but not the next to go: they are
-    /// read again when it is their turn.
+    /// Drops the pending records at the end of the lane, except the next to go: they are read again
+    /// when it is their turn.
     pub(super) fn forget_all_but_next(&mut self, id: LaneId) {
         self.change(id, |lane| {
             // What is settled among them is passed over when they are read again.
@@ -298,7 +298,7 @@ impl Lanes {
         });
     }
 
-    /// The lane's next record counts as never tried.
+    /// Resets the failure count of the lane's next record.
     pub(super) fn forget_failures(&mut self, id: LaneId) {
         self.set_trouble(id, None);
         let Some(lane) = self.get_mut(id) else { return };
@@ -307,7 +307,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets the lane if nothing is left of it.
+    /// Removes the lane if nothing is left in it.
     pub(super) fn close_if_idle(&mut self, id: LaneId) {
         if !self.get(id).is_some_and(Lane::is_idle) {
             return;
@@ -323,7 +323,8 @@ impl Lanes {
         }
     }
 
-    /// Puts the lane into the ring of whoever may take from it; says who, unless it was there.
+    /// Puts the lane into the ring of whoever may take from it. Returns who, unless it was already
+    /// there.
     pub(super) fn make_ready(&mut self, id: LaneId) -> Option<Taker> {
         let lane = self.get_mut(id)?;
         if !lane.has_more() || !lane.may_give() {
@@ -344,7 +345,7 @@ impl Lanes {
         Some(Taker::Owner(owner))
     }
 
-    /// Puts a lane that was taken from its ring back where it stood: its turn is not over.
+    /// Puts a lane that was taken from its ring back in its old place: its turn is not over.
     pub(super) fn put_back(&mut self, id: LaneId) {
         match self.make_ready(id) {
             None => {}
@@ -357,7 +358,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the next lane that may give something to `consumer` out of its ring.
+    /// Removes the next lane that may give something to `consumer` from its ring.
     pub(super) fn next_for(&mut self, consumer: ConsumerId) -> Option<LaneId> {
         while let Some(id) = self.rings.get_mut(&consumer).and_then(VecDeque::pop_front) {
             let Some(lane) = self.get_mut(id) else { continue };
@@ -425,7 +426,7 @@ impl Lane {
         self.hold
     }
 
-    /// What fails in it.
+    /// What is failing in it.
     pub(super) fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
@@ -449,7 +450,7 @@ impl Lane {
         self.entries.get(self.next).map(|entry| (entry.offset, entry.failed))
     }
 
-    /// Whether a fresh record of it may go to `consumer` at once.
+    /// Whether a fresh record in it may go to `consumer` at once.
     pub(super) fn admits(&self, consumer: ConsumerId) -> bool {
         !self.has_more() && self.may_give_to(consumer)
     }
@@ -501,14 +502,14 @@ impl Lane {
     }
 
     fn place(&self, offset: Offset) -> Option<usize> {
-        // Acks mostly come in order.
+        // Acks mostly arrive in order.
         if self.entries.front().is_some_and(|front| front.offset == offset) {
             return Some(0);
         }
         self.entries.binary_search_by_key(&offset, |entry| entry.offset).ok()
     }
 
-    /// Moves `next` to the first pending entry from where it is.
+    /// Moves `next` forward to the first pending entry.
     fn seek_next(&mut self) {
         while self.entries.get(self.next).is_some_and(|entry| entry.state != State::Pending) {
             self.next += 1;

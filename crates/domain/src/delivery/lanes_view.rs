@@ -8,16 +8,16 @@ use crate::offset::Offset;
 use crate::progress::Attempt;
 use crate::time::{Now, Timestamp};
 
-/// What a lane does.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
-    /// Its next record is exhausted, and an operator decides what becomes of it.
+    /// Its next record is exhausted, and an operator decides what happens to it.
     Halted,
     /// Its next record waits for its backoff to end.
     BackingOff,
     /// Its next record is being forwarded to the dead letter topic, or dropped.
     Exhausted,
-    /// Its next record cannot be read.
+    /// Its next record is unreadable.
     Damaged,
     /// Nothing holds it.
     Moving,
@@ -46,15 +46,15 @@ impl LaneState {
 pub struct LaneView {
     /// The lane's key; empty = the one lane of a FIFO subscription.
     pub key: String,
-    /// What it does.
+    /// Its state.
     pub state: LaneState,
     /// The next record to go; `None` = all are leased, or not indexed.
     pub next: Option<Offset>,
     /// How many deliveries of that record failed.
     pub attempts: u32,
-    /// Since when that record fails, if it does.
+    /// Since when that record has been failing, if it is.
     pub blocked_since: Option<Timestamp>,
-    /// When that record is tried again, if it waits for a time.
+    /// When that record is retried, if it is backing off.
     pub next_attempt_at: Option<Timestamp>,
     /// Records known to wait in the lane. There may be more that are not indexed.
     pub pending: usize,
@@ -63,7 +63,7 @@ pub struct LaneView {
 }
 
 impl Delivery {
-    /// The lanes that have something to do, those blocked longest first.
+    /// The lanes that have something to do, longest blocked first.
     pub fn lanes(&self, now: Now) -> Vec<LaneView> {
         let mut views: Vec<_> = self.lanes.all().map(|(_, lane)| self.view(now, lane)).collect();
         views.sort_by_key(|view| {
@@ -72,12 +72,12 @@ impl Delivery {
         views
     }
 
-    /// Records that failed and were not read since the restart: their lanes are not known yet.
+    /// Records that failed and have not been read since the restart: their lanes are not known yet.
     pub fn attempts_unread(&self) -> Vec<(Offset, Attempt)> {
         self.progress.attempts().filter(|&(offset, _)| offset >= self.fresh).collect()
     }
 
-    /// The lane `key` of such a record, as it will be found to be when it is read.
+    /// The lane `key` of such a record, as it will look once the record is read.
     pub fn lane_unread(&self, now: Now, key: &str, offset: Offset, attempt: Attempt) -> LaneView {
         let (state, next_attempt_at) = match self.readiness(now, offset, attempt.count, false, true)
         {
@@ -107,14 +107,14 @@ impl Delivery {
         lane.next().map(|(offset, _)| offset)
     }
 
-    /// How the last delivery of `offset` in the lane `key` failed, if that is known.
+    /// How the last delivery of `offset` in the lane `key` failed, if known.
     pub fn last_class(&self, key: &str, offset: Offset) -> Option<&'static str> {
         let trouble = self.lanes.get(self.lanes.find(key)?)?.trouble()?;
         (trouble.offset == offset).then_some(trouble.class)
     }
 
-    /// Lets a record that blocks its lane, or that failed and was not read since, be tried at
-    /// once as if it had never been. False if it is neither.
+    /// Lets a record that blocks its lane, or that failed and has not been read since, be retried
+    /// at once with a fresh attempt count. False if it is neither.
     pub fn release(&mut self, now: Now, offset: Offset, effects: &mut Effects) -> bool {
         let Some(lane) = self.blocked_or_unread(offset) else { return false };
         let untried = Attempt { count: 0, due: Timestamp(0) };
@@ -132,8 +132,8 @@ impl Delivery {
         true
     }
 
-    /// Gives a record up that blocks its lane, or that failed and was not read since: its owner
-    /// forwards it or drops it. False if it is neither.
+    /// Gives up on a record that blocks its lane, or that failed and has not been read since: its
+    /// owner forwards or drops it. False if it is neither.
     pub fn skip(&mut self, offset: Offset, effects: &mut Effects) -> bool {
         let Some(lane) = self.blocked_or_unread(offset) else { return false };
         let known = lane.and_then(|id| self.lanes.get(id)?.next()).map_or(0, |(_, failed)| failed);
@@ -155,7 +155,7 @@ impl Delivery {
         true
     }
 
-    /// `Some(Some(_))` = it blocks that lane, `Some(None)` = it failed and was not read since.
+    /// `Some(Some(_))` = it blocks that lane, `Some(None)` = it failed and has not been read since.
     fn blocked_or_unread(&self, offset: Offset) -> Option<Option<LaneId>> {
         let blocks = |lane: &Lane| {
             lane.hold() != Hold::Free && lane.next().is_some_and(|(next, _)| next == offset)

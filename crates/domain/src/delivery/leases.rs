@@ -25,12 +25,12 @@ pub(super) struct Held {
     pub(super) way: Way,
 }
 
-/// How a leased record goes.
+/// How a leased record is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Freely,
     InLane(LaneId),
-    /// It was leased before the order changed, and has not found its lane since.
+    /// It was leased before the ordering changed, and its lane is not known yet.
     Adrift,
 }
 
@@ -52,15 +52,15 @@ impl From<Option<LaneId>> for Way {
 /// All leases that have not ended. At most one per offset.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    /// Also holds ended leases in vacant slots.
+    /// Vacant slots still contain their ended leases.
     slots: Vec<Held>,
     vacant: Vec<u32>,
     by_offset: HashMap<Offset, u32, BuildHasherDefault<OffsetHasher>>,
-    /// Every lease is in it, at its deadline or earlier.
+    /// Contains every lease, at its deadline or earlier.
     wheel: Wheel,
 }
 
-/// Above this many slots, memory is given back when the last lease ends.
+/// Above this many slots, memory is released when the last lease ends.
 const SLOTS_KEPT: usize = 16_384;
 
 impl Leases {
@@ -72,7 +72,7 @@ impl Leases {
         self.slots.get(*self.by_offset.get(&offset)? as usize)
     }
 
-    /// Adds a lease of an offset that has none.
+    /// Adds a lease for an offset that has none.
     pub(super) fn insert(&mut self, held: Held) {
         let slot = match self.vacant.pop() {
             Some(slot) => {
@@ -120,14 +120,14 @@ impl Leases {
         let Some(held) = self.slots.get_mut(slot as usize) else { return };
         let is_earlier = deadline < held.deadline;
         held.deadline = deadline;
-        // A later deadline waits until the earlier one comes up: most leases end before that.
+        // Leave a later deadline until the earlier one comes up: most leases end before that.
         if is_earlier {
             self.wheel.remove(slot);
             self.wheel.insert(slot, deadline);
         }
     }
 
-    /// Ends and returns a lease whose deadline has come, if there is one.
+    /// Removes and returns one lease whose deadline has passed, if there is one.
     pub(super) fn pop_expired(&mut self, now: Moment) -> Option<Held> {
         loop {
             let slot = self.wheel.pop(now)?;
@@ -140,7 +140,7 @@ impl Leases {
         }
     }
 
-    /// From now on `offset`'s lease is one of `lane`; `None` = it goes freely.
+    /// Moves `offset`'s lease into `lane`; `None` = unordered.
     pub(super) fn enter_lane(&mut self, offset: Offset, lane: Option<LaneId>) {
         let slot = self.by_offset.get(&offset).copied();
         if let Some(held) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
@@ -148,7 +148,7 @@ impl Leases {
         }
     }
 
-    /// From now on no lease is in a lane, until it is known in which.
+    /// Takes all leases out of their lanes until their new lanes are known.
     pub(super) fn leave_lanes(&mut self) {
         self.slots.iter_mut().for_each(|held| held.way = Way::Adrift);
     }
@@ -158,8 +158,8 @@ impl Leases {
         self.wheel.next_wake()
     }
 
-    /// The leased offsets for which `wanted` holds, in no order that means anything but always
-    /// the same one.
+    /// The leased offsets for which `wanted` holds, in an order that has no meaning but is always
+    /// the same.
     pub(super) fn offsets(&self, wanted: impl Fn(Offset) -> bool) -> Vec<Offset> {
         let is_held =
             |held: &&Held| self.get(held.offset).is_some_and(|current| current.lease == held.lease);
@@ -180,9 +180,9 @@ impl Leases {
     }
 }
 
-/// Spreads blocks of 16 offsets and keeps those of a block together: neighbours are leased and
-/// settled together, and so share cache lines. Offsets are the server's choice, so that nobody
-/// can pick them to collide.
+/// Spreads blocks of 16 offsets but keeps each block together: neighbors are leased and settled
+/// together, so they share cache lines. The server picks the offsets, so nobody can choose them to
+/// collide.
 #[derive(Default)]
 struct OffsetHasher(u64);
 
@@ -191,7 +191,7 @@ impl Hasher for OffsetHasher {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (block, place) = (self.0 ^ value >> 4, value & 15);
         let spread = block.wrapping_mul(ODD);
-        // The map finds its way by the lowest bits and tells neighbours apart by the highest.
+        // The map picks a slot by the lowest bits and tells neighbors apart by the highest.
         self.0 = ((spread ^ spread >> 32) << 4 | place) ^ place << 57;
     }
 

@@ -1,8 +1,8 @@
-//! Who gets which record when: leases, acks, nacks, deadlines, order, backoffs.
+//! Who gets which record when: leases, acks, nacks, deadlines, ordering, backoffs.
 //!
-//! One `Delivery` per subscription, used by every way of delivering. It is a pure state machine:
-//! time and events come in, leases and effects go out. What it does not know it derives from the
-//! log and the progress, so a crash loses the leases, the provisional acks and nothing else.
+//! One `Delivery` per subscription, used by every delivery mode. It is a pure state machine: time
+//! and events come in, leases and effects go out. Everything else is derived from the log and the
+//! progress, so a crash loses the leases, the provisional acks and nothing else.
 //!
 //! ```text
 //!                                      nack, deadline passed
@@ -24,10 +24,10 @@
 //!            cursor                            `fresh`                              end
 //! ```
 //!
-//! A record without a lane waits for itself (`returned.rs`); one in a lane waits with all behind
-//! it (`lane.rs`). Whether one that failed may go again is one rule (`readiness.rs`); why no more
-//! is leased is told by one type, `LeaseStatus`. A record that cannot be read is neither delivered
-//! nor settled.
+//! A record without a lane waits on its own (`returned.rs`); one in a lane waits together with all
+//! those behind it (`lane.rs`). One rule decides whether a failed record may go again
+//! (`readiness.rs`), and one type, `LeaseStatus`, says why no more is leased. An unreadable record
+//! is neither delivered nor settled.
 
 mod ack_id;
 mod acks;
@@ -75,46 +75,47 @@ use crate::policy::Poison;
 use crate::progress::{Attempt, Progress};
 use crate::time::{Moment, Now, Timestamp};
 
-/// Most leases of one subscription at a time.
+/// Maximum number of leases of one subscription at a time.
 pub const OUTSTANDING_MAX: usize = 1_000_000;
 
-/// Most records of one subscription that are known and wait: behind a blocked lane, or after a
-/// failed delivery.
+/// Maximum number of records of one subscription that are known and waiting: behind a blocked lane,
+/// or after a failed delivery.
 pub const INDEXED_MAX: usize = 100_000;
 
 /// Late acks from before a restart that are kept until their records are read.
 const EARLY_ACKS_MAX: usize = 10_000;
 
-/// Acks whose ids are known to have settled their records, so that repeating one is no error.
+/// Acks remembered as having settled their records, so that repeating one is not an error.
 const CONFIRMED_MAX: usize = 10_000;
 
-/// The part of a subscription's settings that decides who gets what when.
+/// The part of a subscription's settings that decides who gets which record when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// In which order records go out.
+    /// In which order records are delivered.
     pub ordering: Ordering,
-    /// How long a lease lasts where the consumer does not say.
+    /// How long a lease lasts if the consumer does not say.
     pub ack_deadline: Duration,
     /// Only the id of the current lease settles a record.
     pub exactly_once: bool,
-    /// The attribute that names a record's lane instead of its ordering key.
+    /// The attribute that names a record's lane, in place of its ordering key.
     pub lane_by: Option<Arc<str>>,
-    /// Records that do not match are settled unseen.
+    /// Records that do not match are settled without being delivered.
     pub filter: Option<Arc<Filter>>,
-    /// How long a record waits after a failed delivery; `None` = not at all.
+    /// How long a record waits after a failed delivery; `None` = no wait.
     pub retry: Option<Backoff>,
-    /// A record is exhausted when so many deliveries of it have failed; `None` = never.
+    /// A record is exhausted after this many failed deliveries; `None` = never.
     pub attempts_max: Option<u32>,
-    /// What a lane does whose next record is exhausted.
+    /// What happens to a lane whose next record is exhausted.
     pub poison: Poison,
     /// Nothing is leased.
     pub is_paused: bool,
-    /// It is pushed: failed deliveries are counted across restarts whatever the policies.
+    /// This is a push subscription: failed deliveries are counted across restarts whatever the
+    /// policies.
     pub is_push: bool,
 }
 
 impl Settings {
-    /// The plainest settings: any order, no policies.
+    /// Minimal settings: no ordering, no policies.
     pub fn plain(ack_deadline: Duration) -> Self {
         Self {
             ordering: Ordering::None,
@@ -135,7 +136,7 @@ impl Settings {
         self.is_push || self.retry.is_some() || self.attempts_max.is_some()
     }
 
-    /// The lane of a record; `None` = it goes freely.
+    /// The lane of a record; `None` = unordered.
     pub fn lane_key<'record>(&self, record: &'record Record) -> Option<&'record str> {
         let key = match (self.ordering, &self.lane_by) {
             (Ordering::None, _) => return None,
@@ -147,19 +148,19 @@ impl Settings {
     }
 }
 
-/// In which order the records of a subscription go out.
+/// In which order the records of a subscription are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ordering {
-    /// Any order, though mostly that of the log.
+    /// Any order, though mostly log order.
     #[default]
     None,
-    /// Messages of one lane key in the order of the log; those without one go freely.
+    /// Messages with the same lane key in log order; those without a key in any order.
     ByKey,
-    /// All messages in the order of the log.
+    /// All messages in log order.
     Fifo,
 }
 
-/// Whose ack ids a `Delivery` gives out.
+/// Identifies the `Delivery` that issues ack ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The subscription.
@@ -168,39 +169,39 @@ pub struct Identity {
     pub epoch: Epoch,
 }
 
-/// What a call led to besides its answer. Calls add to what is there already.
+/// What a call caused besides its return value. Calls append to what is already there.
 ///
 /// `settled` and `attempts` must be journaled; an offset is never in `attempts` after it was
-/// settled, so their order to each other does not matter.
+/// settled, so the order between the two does not matter.
 #[derive(Debug, Default, PartialEq)]
 pub struct Effects {
-    /// Offsets settled for good, ascending and not touching.
+    /// Offsets settled for good, ascending and not adjacent.
     pub settled: Vec<OffsetRange>,
     /// Attempts that must survive a crash.
     pub attempts: Vec<(Offset, Attempt)>,
-    /// Records that were tried as often as they may be. Their owner forwards or drops them and
-    /// says so with `settle_exhausted`, or gives them back with `spare`.
+    /// Records that have used up their attempts. The owner forwards or drops them and confirms with
+    /// `settle_exhausted`, or puts them back with `spare`.
     pub exhausted: Vec<Exhausted>,
-    /// Deliveries that failed, in the order in which they did: for counting and reporting.
+    /// Failed deliveries, in the order they failed: for counting and reporting.
     pub failed: Vec<Failed>,
-    /// Consumers that may ask again: there is room for them, or something for them alone.
+    /// Consumers that may ask again: there is room for them, or something only they can take.
     pub freed: Vec<ConsumerId>,
-    /// How much became available to whoever asks.
+    /// How many records became available to any consumer.
     pub returned: usize,
 }
 
 /// What an ack did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckStatus {
-    /// The record is settled by it.
+    /// It settled the record.
     Settled,
-    /// It settles when all before it in its lane are settled. Until then a crash, or one of them
-    /// that comes back, undoes it.
+    /// It settles when everything before it in its lane is settled. Until then a crash, or one of
+    /// those coming back, undoes it.
     Provisional,
-    /// The record was settled before; with exactly-once by this very id.
+    /// The record was already settled; with exactly-once, by this very id.
     AlreadySettled,
-    /// The id no longer counts: exactly-once accepts no late id, and neither does a lane that came
-    /// back or a subscription that was sent elsewhere (seek) since. Nothing happened.
+    /// The id no longer counts: exactly-once accepts no late id, nor does a lane that came back
+    /// since, or a subscription that did a seek since. Nothing happened.
     Stale,
     /// The subscription never issued this id. Nothing happened.
     Foreign,
@@ -208,14 +209,14 @@ pub enum AckStatus {
     Beyond,
 }
 
-/// What an extension, a nack or giving back did.
+/// What an extension, a nack or a give-back did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendStatus {
     /// The lease has its new deadline.
     Extended,
-    /// The lease is ended; its record waits to be delivered again.
+    /// The lease has ended; its record waits for redelivery.
     Returned,
-    /// The lease was over before. Nothing happened.
+    /// The lease had already ended. Nothing happened.
     Stale,
     /// The subscription never issued this id. Nothing happened.
     Foreign,
@@ -227,7 +228,7 @@ pub struct Delivery {
     identity: Identity,
     settings: Settings,
     progress: Progress,
-    /// Where reading the log continues. What lies below is settled, leased, returned, in a lane or
+    /// Where reading the log continues. Everything below is settled, leased, returned, in a lane or
     /// damaged.
     fresh: Offset,
     returned: Returned,
@@ -237,23 +238,24 @@ pub struct Delivery {
     backoffs: Backoffs,
     leases: Leases,
     consumers: Consumers,
-    /// Acked with ids of an earlier epoch, and not read yet: only then their lanes are known.
+    /// Acked with ids from an earlier epoch and not read yet: their lanes are unknown until they
+    /// are.
     early: BTreeSet<Offset>,
     /// Records not read yet that will halt their lanes.
     halted_unread: BTreeSet<Offset>,
-    /// With exactly-once: leases whose ids settled their records, the latest ones.
+    /// With exactly-once: the latest leases whose ids settled their records.
     confirmed: BTreeMap<u64, Offset>,
     /// Reading stopped because too many records wait or are leased.
     is_stalled: bool,
-    /// How many may wait, as last asked for.
+    /// How many may wait, from the last request.
     indexed_max: usize,
     /// The number of the next lease.
     next_lease: u64,
 }
 
-/// What consumers do.
+/// Calls for consumers.
 impl Delivery {
-    /// Takes a subscription up where `progress` left it, without any leases.
+    /// Resumes a subscription where `progress` left it, without any leases.
     pub fn new(identity: Identity, settings: Settings, progress: Progress) -> Self {
         let mut delivery = Self {
             identity,
@@ -282,21 +284,21 @@ impl Delivery {
         self.consumers.open(flow)
     }
 
-    /// Changes what a consumer may hold. What it holds beyond it stays until settled.
+    /// Changes how much a consumer may hold. Any excess stays until settled.
     pub fn set_flow(&mut self, consumer: ConsumerId, flow: Flow, effects: &mut Effects) {
         self.consumers.set_flow(consumer, flow, effects);
     }
 
-    /// Removes a consumer. Its leases stay until they are settled or their deadlines pass, and
-    /// its lanes wait for that.
+    /// Removes a consumer. Its leases stay until they are settled or their deadlines pass, and its
+    /// lanes wait for that.
     pub fn close_consumer(&mut self, consumer: ConsumerId) {
         self.consumers.close(consumer);
         self.lanes.forget_consumer(consumer);
     }
 
-    /// Leases records to a consumer and appends them to `out`: first what is to be delivered
-    /// again, then what waits in lanes, then fresh ones, as much as the request, the consumer's
-    /// flow and `OUTSTANDING_MAX` allow, and at least one if there is any and the flow allows it.
+    /// Leases records to a consumer and appends them to `out`: redeliveries first, then records
+    /// waiting in lanes, then fresh ones, as many as the request, the consumer's flow and
+    /// `OUTSTANDING_MAX` allow, and at least one if there is any and the flow allows it.
     ///
     /// Leases whose deadline has passed end first, as `tick` would end them.
     pub fn lease(
@@ -315,11 +317,11 @@ impl Delivery {
         handout::lease(self, now, request, source, out, effects)
     }
 
-    /// Settles the record that `id` names; `end` is the end of what is visible of the log.
+    /// Settles the record that `id` names; `end` is the end of the visible log.
     ///
-    /// A late id counts too, also one of an earlier epoch, and ends the record's newer lease or
-    /// backoff; in a lane that came back since it does not. With exactly-once only the current
-    /// lease's id counts, and only before its deadline.
+    /// A late id counts too, even one from an earlier epoch, and ends the record's newer lease or
+    /// backoff, except in a lane that came back since. With exactly-once only the current lease's
+    /// id counts, and only before its deadline.
     pub fn ack(
         &mut self,
         now: Moment,
@@ -343,8 +345,8 @@ impl Delivery {
         }
     }
 
-    /// Ends the lease that `id` names, so that its record is delivered again. A late id is
-    /// ignored. `failure` is how the delivery failed.
+    /// Ends the lease that `id` names so that its record is redelivered. A late id is ignored.
+    /// `failure` is how the delivery failed.
     pub fn nack(
         &mut self,
         now: Now,
@@ -364,8 +366,8 @@ impl Delivery {
         ExtendStatus::Returned
     }
 
-    /// Ends the lease that `id` names as if its record had never been handed out: no attempt is
-    /// spent. In a lane all behind it come back too. A late id is ignored.
+    /// Ends the lease that `id` names as if its record had never been handed out: it costs no
+    /// attempt. In a lane everything behind it comes back too. A late id is ignored.
     pub fn give_back(&mut self, now: Now, id: &AckId, effects: &mut Effects) -> ExtendStatus {
         if self.is_foreign(id) {
             return ExtendStatus::Foreign;
@@ -379,7 +381,7 @@ impl Delivery {
         ExtendStatus::Returned
     }
 
-    /// Moves the deadline of the lease that `id` names to `deadline` from now, be it later or
+    /// Moves the deadline of the lease that `id` names to `deadline` from now, whether later or
     /// earlier. Zero is a nack. A late id is ignored.
     pub fn extend(
         &mut self,
@@ -401,8 +403,8 @@ impl Delivery {
         ExtendStatus::Extended
     }
 
-    /// Ends the leases and backoffs whose time has come; returns how many leases. None ends
-    /// early, and none is left 17 ms after its time.
+    /// Ends the leases and backoffs that are due; returns how many leases ended. None ends early,
+    /// and none is left 17 ms after its time.
     pub fn tick(&mut self, now: Now, effects: &mut Effects) -> usize {
         let mut expired = 0;
         while let Some(held) = self.leases.pop_expired(now.moment) {
@@ -417,17 +419,17 @@ impl Delivery {
 
     /// When to call `tick` next; `None` = not before something is leased.
     ///
-    /// Usually a lease or a backoff ends then. It may be that a deadline was extended, or lies
-    /// far ahead and is only known roughly: then `tick` does nothing and the next wake is later.
+    /// Usually a lease or a backoff ends then. If a deadline was extended, or is far ahead and
+    /// known only roughly, `tick` does nothing and the next wake is later.
     pub fn next_wake(&self) -> Option<Moment> {
         [self.leases.next_wake(), self.backoffs.next_wake()].into_iter().flatten().min()
     }
 }
 
-/// What owners and operators do.
+/// Calls for owners and operators.
 impl Delivery {
-    /// Takes changed settings. If the order changes it holds from now on: provisional acks count
-    /// for good, what is leased stays leased.
+    /// Applies changed settings. A changed ordering takes effect now: provisional acks become
+    /// final, and leased records stay leased.
     pub fn update_settings(&mut self, now: Now, settings: Settings, effects: &mut Effects) {
         let is_reordered = (settings.ordering, &settings.lane_by)
             != (self.settings.ordering, &self.settings.lane_by);
@@ -444,14 +446,14 @@ impl Delivery {
         effects.returned += 1;
     }
 
-    /// Goes on from `progress` instead: all leases end, and every ack id issued so far is
-    /// void, also after a restart. `progress` is then what must be journaled.
+    /// Continues from `progress`: all leases end, and every ack id issued so far is void, even
+    /// after a restart. The caller must then journal `progress`.
     pub fn seek(&mut self, mut progress: Progress) {
         progress.void_ids_before(self.identity.epoch, self.next_lease);
         self.progress = progress;
         for offset in self.leases.offsets(|_| true) {
             if let Some(held) = self.leases.remove(offset) {
-                // Everyone is woken after a seek, whether freed by it or not.
+                // Everyone is woken after a seek, freed or not.
                 let mut freed = Effects::default();
                 self.consumers.lease_ended(held.consumer, u64::from(held.bytes), &mut freed);
             }
@@ -461,8 +463,8 @@ impl Delivery {
         self.start_over();
     }
 
-    /// Settles an exhausted record: it is forwarded or dropped. False, and nothing happens, if it
-    /// is exhausted no more.
+    /// Settles an exhausted record that was forwarded or dropped. Does nothing and returns false if
+    /// the record is no longer exhausted.
     pub fn settle_exhausted(&mut self, now: Now, offset: Offset, effects: &mut Effects) -> bool {
         if !self.is_exhausted(offset) {
             return false;
@@ -474,7 +476,7 @@ impl Delivery {
         true
     }
 
-    /// Gives an exhausted record back, to be tried once more: it could not be forwarded.
+    /// Puts an exhausted record back for one more try: it could not be forwarded.
     pub fn spare(&mut self, now: Now, offset: Offset, effects: &mut Effects) {
         if let Some(back) = self.returned.get(offset) {
             if back.standing == Standing::Exhausted {
@@ -508,8 +510,8 @@ impl Delivery {
         self.leases.len()
     }
 
-    /// Which delivery of `offset` is under way, counted from 1, and when the record was published;
-    /// `None` if it is not leased.
+    /// Which delivery of `offset` is in progress, counted from 1, and when the record was
+    /// published; `None` if it is not leased.
     pub fn leased(&self, offset: Offset) -> Option<(u32, Timestamp)> {
         let held = self.leases.get(offset)?;
         Some((held.failed.saturating_add(1), held.publish_time))
@@ -520,7 +522,7 @@ impl Delivery {
         self.leases.get(offset).map(|held| held.consumer)
     }
 
-    /// How many records are known and wait.
+    /// How many records are known and waiting.
     pub fn indexed(&self) -> usize {
         self.returned.len() + self.lanes.pending()
     }
@@ -539,7 +541,7 @@ impl Delivery {
         waiting as u64 + OffsetRange { from: fresh, to: end }.len()
     }
 
-    /// How many offsets below `end` are not settled, gaps not yet read included.
+    /// How many offsets below `end` are not settled, including gaps not yet read.
     pub fn backlog(&self, end: Offset) -> u64 {
         let unread = OffsetRange { from: self.progress.cursor(), to: end }.len();
         unread.saturating_sub(self.progress.acked_above_count())

@@ -1,4 +1,4 @@
-//! Whether a record may go now: the one rule about backoffs and attempts.
+//! Whether a record may be delivered now: the single rule about backoffs and attempts.
 //!
 //! ```text
 //!   a delivery fails ─► Failure ─► attempts, backoff (journaled) ─► Readiness
@@ -8,8 +8,8 @@
 //!                    Halted ─► its lane waits for an operator
 //! ```
 //!
-//! `Standing` keeps the answer for a record without a lane, `Hold` for a whole lane; what a call of
-//! `lease` came to is its `LeaseStatus`.
+//! `Standing` stores the answer for a record without a lane, `Hold` for a whole lane; `LeaseStatus`
+//! is the outcome of a call of `lease`.
 
 use std::time::Duration;
 
@@ -21,27 +21,27 @@ use crate::time::{Moment, Now, Timestamp};
 /// The longest a record waits, whatever the wall clock says: it may have been set back since.
 const BACKOFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whether a record may go now.
+/// Whether a record may be delivered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// It may.
     Ready,
     /// Not before this moment.
     BackingOff(Moment),
-    /// It was tried as often as it may be, which is so often, and goes to its owner.
+    /// It has used up its attempts, this many, and goes to its owner.
     Exhausted(u32),
-    /// It was tried as often as it may be, and its lane waits for an operator.
+    /// It has used up its attempts, and its lane waits for an operator.
     Halted,
 }
 
-/// What the rule asks of a record.
+/// What the rule needs to know about a record.
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     /// How many deliveries of it have failed.
     failed: u32,
-    /// When the next may be.
+    /// When the next delivery may happen.
     due: Timestamp,
-    /// It may be tried once more although it is exhausted.
+    /// It may be tried once more although it has used up its attempts.
     is_spared: bool,
     is_in_lane: bool,
 }
@@ -62,7 +62,7 @@ impl Settings {
 }
 
 impl Delivery {
-    /// Whether a record that failed so often, as far as memory knows, may go now.
+    /// Whether a record with this many failures, as far as memory knows, may be delivered now.
     pub(super) fn readiness(
         &self,
         now: Now,
@@ -108,7 +108,7 @@ mod tests {
             (Some(5), 5, past, Exhausted(5)),
             (Some(5), 5, soon, Exhausted(5)),
             (Some(5), 9, past, Exhausted(9)),
-            // What never failed is never given up.
+            // A record that never failed is never given up.
             (Some(0), 0, 0, Ready),
             (Some(0), 1, 0, Exhausted(1)),
         ] {

@@ -1,4 +1,4 @@
-//! One record as an operator sees it: looked at, never touched.
+//! One record as an operator sees it: read only.
 
 use super::Delivery;
 use super::backoffs::BackoffId;
@@ -8,20 +8,20 @@ use super::returned::Standing;
 use crate::offset::Record;
 use crate::time::{Now, Timestamp};
 
-/// What an unsettled record waits for.
+/// What an unsettled record is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
     /// For a consumer.
     Waiting,
-    /// For the consumer that has it.
+    /// For the consumer that holds it.
     Leased,
     /// For its backoff to end.
     BackingOff,
-    /// For what is in front of it in its lane.
+    /// For the records in front of it in its lane.
     Blocked,
-    /// To go to the dead letter topic, or to be dropped.
+    /// To be dead-lettered or dropped.
     Exhausted,
-    /// For an operator: its lane is halted by it.
+    /// For an operator: it halted its lane.
     Halted,
 }
 
@@ -39,19 +39,19 @@ impl RecordState {
     }
 }
 
-/// How an unsettled record stands.
+/// The state of an unsettled record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordView {
-    /// What it waits for.
+    /// What it is waiting for.
     pub state: RecordState,
-    /// The attempt under way, or else the number of those that failed.
+    /// The attempt in progress, or else the number of failed ones.
     pub attempts: u32,
-    /// When it is tried again, if it waits for a time.
+    /// When it is retried, if it is backing off.
     pub next_attempt_at: Option<Timestamp>,
 }
 
 impl Delivery {
-    /// How `record` stands; `None` if it is settled or not meant for this subscription.
+    /// The state of `record`; `None` if it is settled or not meant for this subscription.
     pub fn view_record(&self, now: Now, record: &Record) -> Option<RecordView> {
         if self.progress.is_acked(record.offset) || !self.is_meant(record) {
             return None;

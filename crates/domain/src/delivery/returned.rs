@@ -1,18 +1,18 @@
-//! Records without a lane that came back: each waits for itself.
+//! Records without a lane that came back: each waits on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoffs::BackoffId;
 use crate::offset::{Offset, OffsetRange};
 
-/// Why a record that came back is not leased.
+/// Whether a record that came back may be leased, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It may go now.
     Ready,
     /// Its backoff is not over.
     BackingOff(BackoffId),
-    /// It was tried as often as it may be; its owner was told.
+    /// It has used up its attempts; its owner was told.
     Exhausted,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Back {
     /// How many deliveries of it have failed.
     pub(super) failed: u32,
     pub(super) standing: Standing,
-    /// It may be tried once more although it is exhausted.
+    /// It may be tried once more although it has used up its attempts.
     pub(super) is_spared: bool,
 }
 
@@ -47,7 +47,7 @@ impl Returned {
         self.all.get(&offset).copied()
     }
 
-    /// Puts a record in, or changes how it stands.
+    /// Adds a record, or changes its standing.
     pub(super) fn insert(&mut self, offset: Offset, back: Back) {
         if back.standing == Standing::Ready {
             self.ready.insert(offset);
@@ -57,14 +57,14 @@ impl Returned {
         self.all.insert(offset, back);
     }
 
-    /// Takes a record out: it is leased or settled.
+    /// Removes a record: it is leased or settled.
     pub(super) fn take(&mut self, offset: Offset) -> Option<Back> {
         let back = self.all.remove(&offset)?;
         self.ready.remove(&offset);
         Some(back)
     }
 
-    /// The lowest records that may go now and stand next to each other, up to `records_max`.
+    /// The lowest run of adjacent records that may go now, up to `records_max`.
     pub(super) fn next_run(&self, records_max: u64) -> Option<OffsetRange> {
         let mut ready = self.ready.iter();
         let mut run = OffsetRange::one(*ready.next()?);

@@ -1,4 +1,4 @@
-//! Settling records, and what becomes of their lanes.
+//! Settling records, and the effect on their lanes.
 
 use super::backoffs::Backoffs;
 use super::lane::{Hold, LaneId, Lanes, Taker};
@@ -33,14 +33,14 @@ impl Delivery {
         self.go_on_reading(effects);
     }
 
-    /// Settles offsets that nothing was read from yet, and at which no record stands.
+    /// Settles offsets that have not been read yet and have no record.
     pub fn settle_gap(&mut self, gap: OffsetRange, effects: &mut Effects) {
         if self.progress.ack(gap) > 0 {
             unite(&mut effects.settled, gap);
         }
     }
 
-    /// Settles the next record of a lane, which then goes on with the one behind it.
+    /// Settles the next record of a lane, which then continues with the one behind it.
     pub(super) fn settle_next_in_lane(
         &mut self,
         now: Now,
@@ -55,8 +55,8 @@ impl Delivery {
         self.consumers.next_record_changed(effects);
     }
 
-    /// `offset` is acked in its lane: settles it, and those behind it that waited only for it, as
-    /// soon as all before them are settled. The lane continues with what it has left.
+    /// `offset` is acked in its lane: settles it, and those behind it that waited only for it, once
+    /// everything before them is settled. The lane then continues with what is left.
     pub(super) fn finish_in_lane(&mut self, lane: LaneId, offset: Offset, effects: &mut Effects) {
         let is_settled = self.progress.is_acked(offset);
         self.lanes.finish(lane, offset, is_settled);
@@ -76,7 +76,7 @@ impl Delivery {
         }
     }
 
-    /// Fewer records wait: whoever was told that there is nothing may find something fresh.
+    /// Fewer records are waiting, so consumers that found nothing may now get something fresh.
     pub(super) fn go_on_reading(&mut self, effects: &mut Effects) {
         if std::mem::take(&mut self.is_stalled) {
             effects.returned += 1;
@@ -86,7 +86,7 @@ impl Delivery {
 
 /// Lanes and what holds them.
 impl Delivery {
-    /// Puts a lane that may go where its takers look, and wakes them.
+    /// Puts a ready lane where its takers look, and wakes them.
     pub(super) fn make_ready(&mut self, lane: LaneId, effects: &mut Effects) {
         match self.lanes.make_ready(lane) {
             None => {}
@@ -99,16 +99,16 @@ impl Delivery {
         }
     }
 
-    /// A record that was leased before the order changed takes its place; behind records that are
-    /// not indexed it does so when they are.
+    /// Gives a record that was leased before the ordering changed its place, once all records in
+    /// front of it are indexed.
     pub(super) fn adopt_if_known(&mut self, lane: Option<LaneId>, held: &Held) {
         if lane.and_then(|id| self.lanes.get(id)?.more_from).is_none() {
             self.adopt(lane, held);
         }
     }
 
-    /// A record that was leased before the order changed takes its place in `lane`; `None` = it
-    /// goes freely.
+    /// Gives a record that was leased before the ordering changed its place in `lane`; `None` =
+    /// unordered.
     pub(super) fn adopt(&mut self, lane: Option<LaneId>, held: &Held) {
         if let Some(lane) = lane {
             self.lanes.push_leased(lane, held.offset, held.failed, held.consumer);
@@ -116,14 +116,14 @@ impl Delivery {
         self.leases.enter_lane(held.offset, lane);
     }
 
-    /// Ends the backoff of a record that waits no longer.
+    /// Ends the backoff of a record that no longer waits.
     pub(super) fn cancel(&mut self, standing: Standing) {
         if let Standing::BackingOff(backoff) = standing {
             self.backoffs.remove(backoff);
         }
     }
 
-    /// Whatever holds the lane holds it no more.
+    /// Releases the lane from whatever holds it.
     pub(super) fn free_hold(&mut self, id: LaneId) {
         match self.lanes.set_hold(id, Hold::Free) {
             Hold::BackingOff(backoff) => self.backoffs.remove(backoff),
@@ -134,7 +134,7 @@ impl Delivery {
         }
     }
 
-    /// Forgets everything that is not leased and reads again from the cursor on.
+    /// Forgets everything that is not leased and starts reading again from the cursor.
     pub(super) fn start_over(&mut self) {
         self.returned = Returned::default();
         self.lanes = Lanes::default();

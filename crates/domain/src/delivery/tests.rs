@@ -5,7 +5,7 @@ use super::*;
 use crate::offset::Record;
 use crate::time::Timestamp;
 
-/// A log in memory of which every offset below its length holds a record.
+/// A log in memory that has a record at every offset below its length.
 struct Dense(u64);
 
 impl Source for Dense {
@@ -103,7 +103,7 @@ fn exactly_once_accepts_the_current_lease_only() {
     assert_eq!(second.offset(), first.offset());
     assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckStatus::Stale);
     assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckStatus::Settled);
-    // Its consumer did not hear the answer and asks again.
+    // Its consumer did not get the answer and retries.
     assert_eq!(delivery.ack(Moment(0), &second, end, &mut effects), AckStatus::AlreadySettled);
     assert_eq!(delivery.ack(Moment(0), &first, end, &mut effects), AckStatus::Stale);
     assert_eq!(effects.settled, [OffsetRange::one(first.offset())]);
@@ -140,7 +140,7 @@ fn acks_from_before_a_restart_are_kept_up_to_a_bound() {
     }
     assert_eq!(ack(&mut delivery, bound), AckStatus::Stale);
     let consumer = delivery.open_consumer(Flow::default());
-    // A call does not pass over so many records at once.
+    // A single call does not skip this many records.
     let leases = [lease(&mut delivery, consumer, 1), lease(&mut delivery, consumer, 1)].concat();
     assert_eq!(id_of(&leases).offset(), Offset(bound));
     assert_eq!(delivery.progress().cursor(), Offset(bound));

@@ -1,5 +1,5 @@
-//! What a subscription waits for, in figures that are kept as things happen: telling them looks
-//! through nothing.
+//! What a subscription is waiting for, counted as things change, so that reading the counts scans
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,25 @@ use crate::offset::Offset;
 use crate::policy::Poison;
 use crate::time::{Now, Timestamp};
 
-/// What a subscription waits for now.
+/// What a subscription is waiting for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Lanes that wait for something other than consumers, the halted ones included.
+    /// Lanes that wait for something other than consumers, including halted ones.
     pub lanes_blocked: usize,
     /// Lanes that wait for an operator.
     pub lanes_halted: usize,
-    /// Of those, the ones that were halted when the server stopped and were not read since.
+    /// Of those, the ones that were halted when the server stopped and have not been read since.
     pub lanes_halted_unread: usize,
-    /// Since when the lane fails that has failed longest; `None` = none does, or it is not known
-    /// any more since when.
+    /// Since when the longest-failing lane has been failing; `None` = none is, or the time is no
+    /// longer known.
     pub lane_failing_since: Option<Timestamp>,
-    /// Records without a lane, and lanes, that wait for a backoff to end.
+    /// Records without a lane, and lanes, that are backing off.
     pub backing_off: usize,
     /// When the first of these backoffs ends.
     pub backing_off_until: Option<Timestamp>,
 }
 
-/// The lanes that are held and those that fail, counted as they change.
+/// The lanes that are held and those that are failing, counted as they change.
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     pub(super) blocked: usize,
@@ -37,7 +37,7 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// What holds a lane changes.
+    /// Notes that a lane's hold changed.
     pub(super) fn note_hold(&mut self, before: Hold, after: Hold) {
         let count =
             |hold: Hold| (usize::from(hold != Hold::Free), usize::from(hold == Hold::Halted));
@@ -46,7 +46,7 @@ impl Stuck {
         self.halted = self.halted + halts - halted;
     }
 
-    /// Since when the lane in `slot` fails changes.
+    /// Notes that the failure of the lane in `slot` changed.
     pub(super) fn note_trouble(
         &mut self,
         slot: u32,
@@ -71,11 +71,11 @@ impl Stuck {
 }
 
 impl Delivery {
-    /// What it waits for now.
+    /// What the subscription is waiting for now.
     pub fn waits(&self, now: Now) -> Waits {
         let stuck = self.lanes.stuck();
         let unread = match self.settings.ordering {
-            // Where there is one lane, one record halts it.
+            // With a single lane, one record halts it.
             Ordering::Fifo => self.halted_unread.len().min(1).saturating_sub(stuck.halted),
             _ => self.halted_unread.len(),
         };
@@ -90,8 +90,8 @@ impl Delivery {
         }
     }
 
-    /// Finds the lanes that are halted by records that were not read yet. Looks through all
-    /// attempts: for when it begins, is sent elsewhere, or has other rules.
+    /// Finds the lanes halted by records that have not been read yet. Scans all attempts, so it is
+    /// only for the start, a seek or changed policies.
     pub(super) fn find_halted_unread(&mut self) {
         let Some(max) = self.halts_after() else { return self.halted_unread.clear() };
         let attempts = self.progress.attempts();
@@ -99,7 +99,7 @@ impl Delivery {
         self.halted_unread = halted.map(|(offset, _)| offset).collect();
     }
 
-    /// `offset` came back before anyone read which lane it is of.
+    /// `offset` came back before its lane was read.
     pub(super) fn note_halted_unread(&mut self, offset: Offset) {
         let count = self.progress.attempt(offset).map_or(0, |attempt| attempt.count);
         if offset >= self.fresh && self.halts_after().is_some_and(|max| count >= max) {
@@ -114,14 +114,14 @@ impl Delivery {
         attempts_max.filter(|_| halts)
     }
 
-    /// What was read stands in its lane, and counts there.
+    /// Records that were read are in their lanes and are counted there.
     pub(super) fn note_read(&mut self) {
         while self.halted_unread.first().is_some_and(|&first| first < self.fresh) {
             self.halted_unread.pop_first();
         }
     }
 
-    /// `offset` does not halt its lane anymore, whether it was read or not.
+    /// `offset` no longer halts its lane, whether it was read or not.
     pub(super) fn forget_halted_unread(&mut self, offset: Offset) {
         if !self.halted_unread.is_empty() {
             self.halted_unread.remove(&offset);

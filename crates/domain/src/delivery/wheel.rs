@@ -7,14 +7,14 @@
 //! level n   64 buckets of 16 ms · 64ⁿ ─┘
 //! ```
 //!
-//! A key comes up when its bucket begins. Its owner, who knows the time it stands for, then lets
-//! it go or inserts it again: that is how keys move down the levels, and how a time moved later
-//! costs nothing until the old one has come. Buckets are lists through `links`, so that a key is
-//! taken out in constant time.
+//! A key comes up when its bucket begins. Its owner, who knows the actual time, then drops it or
+//! inserts it again: that is how keys move down the levels, and why moving a time later costs
+//! nothing until the old one comes up. Buckets are linked lists through `links`, so removing a key
+//! takes constant time.
 
 use crate::time::Moment;
 
-/// A tick is 2^14 µs, about 16 ms: how much later than its time a key may come up.
+/// A tick is 2^14 µs, about 16 ms: how late a key may come up.
 const TICK_BITS: u32 = 14;
 /// Each level has 2^6 buckets.
 const LEVEL_BITS: u32 = 6;
@@ -26,10 +26,10 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Wheel {
     /// The tick up to which everything has come up. Never behind a bucket that holds keys.
     present: u64,
-    /// The bucket that begins at the present. It is emptied before another one is looked at: what
-    /// it held and was inserted again may come before the rest of it.
+    /// The bucket that begins at the present. It is emptied before another one is examined: keys
+    /// that it held and that were inserted again may come up before the rest of it.
     begun: Option<Bucket>,
-    /// As many as the farthest key needed so far.
+    /// As many as the farthest key has needed so far.
     levels: Vec<Level>,
     /// By key.
     links: Vec<Link>,
@@ -58,7 +58,7 @@ struct Bucket {
 }
 
 impl Wheel {
-    /// Puts `key`, which is not inside, where it comes up at `at` or up to a tick later.
+    /// Inserts `key`, which must not be in the wheel, to come up at `at` or up to a tick later.
     pub(crate) fn insert(&mut self, key: u32, at: Moment) {
         let tick = at.0.div_ceil(1 << TICK_BITS).max(self.present);
         let place = self.place_of(tick);
@@ -75,7 +75,7 @@ impl Wheel {
         self.set_link(key, Link { before: NONE, after: head, place: Some(place) });
     }
 
-    /// Takes `key` out; nothing happens if it is not inside.
+    /// Removes `key`; does nothing if it is not in the wheel.
     pub(crate) fn remove(&mut self, key: u32) {
         let Some(link) = self.links.get_mut(key as usize) else { return };
         let Some(place) = link.place.take() else { return };
@@ -89,7 +89,7 @@ impl Wheel {
         }
     }
 
-    /// Takes out a key whose bucket has begun by `now`, if there is one. Once there is none, the
+    /// Removes a key whose bucket has begun by `now`, if there is one. Once there is none, the
     /// present is `now`.
     pub(crate) fn pop(&mut self, now: Moment) -> Option<u32> {
         let now = now.0 >> TICK_BITS;
@@ -114,7 +114,7 @@ impl Wheel {
         self.next_bucket().map(|(start, _)| Moment(start << TICK_BITS))
     }
 
-    /// The keys that come up next, all at about the same time, in no order.
+    /// The keys that come up next, all at about the same time, unordered.
     pub(super) fn first_keys(&self) -> impl Iterator<Item = u32> {
         let place = self.next_bucket().map(|(_, place)| place);
         let level = place.and_then(|place| self.levels.get(usize::from(place.level)));
@@ -126,14 +126,14 @@ impl Wheel {
         })
     }
 
-    /// Forgets how many keys there once were. Only for an empty wheel.
+    /// Releases the memory for keys. Only for an empty wheel.
     pub(super) fn release_memory(&mut self) {
         self.links = Vec::new();
     }
 
     /// A bucket's level is the highest group of six bits in which its tick differs from the
     /// present. So every bucket of a level is later than all of the levels below, and within a
-    /// level later buckets have higher numbers: the next one is found by looking at bits.
+    /// level later buckets have higher numbers: a bit scan finds the next one.
     fn place_of(&self, tick: u64) -> Bucket {
         let differing = (tick ^ self.present) | 1;
         let level = (u64::BITS - 1 - differing.leading_zeros()) / LEVEL_BITS;
@@ -226,7 +226,7 @@ mod tests {
         ]
     }
 
-    /// Lets go of what is due; checks that nothing is early and nothing is later than a tick.
+    /// Pops what is due; checks that nothing is early and nothing is later than a tick.
     fn pass(wheel: &mut Wheel, due: &mut BTreeMap<u32, Moment>, now: Moment) {
         while let Some(key) = wheel.pop(now) {
             let at = *due.get(&key).expect("a key that is not inside came up");
@@ -272,7 +272,7 @@ mod tests {
                     }
                 }
             }
-            // Following the wake-ups alone empties it, in few steps for each key.
+            // Following the wake-ups alone empties it, in few steps per key.
             let mut wakes = 0;
             while let Some(at) = wheel.next_wake() {
                 now = at.max(now);

@@ -1,4 +1,4 @@
-//! What a filter says, as a tree, and its canonical text.
+//! The tree of a filter, and its canonical text.
 
 use std::fmt::{self, Write};
 
@@ -9,9 +9,9 @@ use crate::json::Number;
 
 /// A filter, or a part of one in parentheses.
 ///
-/// Displayed, it is a text in Google's language, which reads back as the same tree. That text can
-/// be longer than the one it was read from, and so than a filter may be. What Google's language
-/// cannot say is displayed in the CEL spelling.
+/// Displays as text in Google's language that parses back to the same tree. That text can be longer
+/// than the original, and so longer than a filter may be. Anything that Google's language cannot
+/// express is displayed in the CEL spelling.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Expression {
     /// True when the term is.
@@ -24,64 +24,64 @@ pub enum Expression {
     Any(Vec<Expression>),
 }
 
-/// One question about one field of a message.
+/// One test on one field of a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
-    /// What is looked at.
+    /// The field to test.
     pub field: Field,
-    /// What must hold for it.
+    /// The condition it must meet.
     pub condition: Condition,
 }
 
-/// A part of a message that a term can look at.
+/// A part of a message that a term can test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
-    /// The attribute of this key.
+    /// The attribute with this key.
     Attribute(String),
-    /// What is at this path in the data, read as JSON; one name at least.
+    /// The value at this path in the data, read as JSON; at least one name.
     Data(Vec<String>),
 }
 
-/// A value that a filter names.
+/// A constant in a filter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scalar {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number; never one beyond the doubles.
+    /// A number; never one outside the range of a double.
     Number(Number),
     /// A string.
     Text(String),
 }
 
-/// What a term asks of its field.
+/// What a term requires of its field.
 ///
-/// Nothing is converted: values of different types are unequal and in no order, strings are
-/// ordered by code point, numbers compared by value.
+/// Nothing is converted: values of different types are unequal and unordered, strings are ordered
+/// by code point, and numbers compare by value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Condition {
-    /// The field is there, with whatever value: `:`, `has`.
+    /// The field exists, with any value: `:`, `has`.
     Present,
-    /// The field is there and has this value: `=`, `==`.
+    /// The field exists and has this value: `=`, `==`.
     Equals(Scalar),
-    /// The field has another value or is not there: Google's `!=`.
+    /// The field has another value or does not exist: Google's `!=`.
     Differs(Scalar),
-    /// The field is there and has another value: `!=` of the list form and the CEL spelling.
+    /// The field exists and has another value: `!=` of the list form and the CEL spelling.
     Unequal(Scalar),
-    /// The field is there and stands so to a number or a string: `>`, `>=`, `<`, `<=`.
+    /// The field exists and compares this way with a number or a string: `>`, `>=`, `<`, `<=`.
     Ordered(Order, Scalar),
-    /// The field is there and has one of these values, of which there is one: `in`.
+    /// The field exists and has one of these values, at least one: `in`.
     In(Vec<Scalar>),
-    /// The field is a string that begins so: `hasPrefix`, `startsWith`.
+    /// The field is a string with this prefix: `hasPrefix`, `startsWith`.
     StartsWith(String),
-    /// The field is a string with this one inside, or a list with this element: `contains`.
+    /// The field is a string that contains this one, or a list with this element: `contains`.
     Contains(Scalar),
     /// The field is a list with this element: a value `in` a field.
     Includes(Scalar),
 }
 
-/// How a field stands to a value.
+/// How a field compares with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// `>`
@@ -95,24 +95,24 @@ pub enum Order {
 }
 
 impl Expression {
-    /// The terms, in the order of the text.
+    /// The terms, in text order.
     pub fn terms(&self) -> Vec<&Term> {
         let mut terms = Vec::new();
         self.gather(&mut terms);
         terms
     }
 
-    /// Whether a term looks at the data.
+    /// Whether any term tests the data.
     pub fn needs_data(&self) -> bool {
         self.terms().iter().any(|term| matches!(term.field, Field::Data(_)))
     }
 
-    /// The same in the CEL spelling, which reads back as a tree of the same meaning.
+    /// The same in the CEL spelling, which parses back to a tree with the same meaning.
     pub fn cel(&self) -> String {
         cel_text::Cel(self).to_string()
     }
 
-    /// The same in the list form; `None` = a list cannot say it.
+    /// The same in the list form; `None` = a list cannot express it.
     pub fn clauses(&self) -> Option<Vec<Clause>> {
         list::clauses(self)
     }
@@ -129,7 +129,7 @@ impl Expression {
 }
 
 impl Condition {
-    /// Whether this holds for a field with this value; `None` = the field is not there.
+    /// Whether this holds for a field with this value; `None` = the field does not exist.
     pub fn holds(&self, seen: Option<Seen<'_>>) -> bool {
         let Some(seen) = seen else { return matches!(self, Self::Differs(_)) };
         match self {
@@ -189,7 +189,7 @@ fn joined(f: &mut fmt::Formatter<'_>, parts: &[Expression], between: &str) -> fm
     Ok(())
 }
 
-/// A part of a larger expression: it has parentheses if it needs them there.
+/// A part of a larger expression, in parentheses if it needs them.
 struct Operand<'tree>(&'tree Expression);
 
 impl fmt::Display for Operand<'_> {
@@ -221,7 +221,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// A key, in quotes wherever a reader of any make might need them.
+/// A key, quoted wherever any parser might need it.
 struct Key<'tree>(&'tree str);
 
 impl fmt::Display for Key<'_> {
@@ -233,7 +233,7 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-/// A string in double quotes, as all spellings read it.
+/// A string in double quotes, readable in all spellings.
 pub(super) struct Quoted<'tree>(pub(super) &'tree str);
 
 impl fmt::Display for Quoted<'_> {

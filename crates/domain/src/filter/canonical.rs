@@ -1,9 +1,9 @@
-//! One form for all filters that say the same in another order or spelling.
+//! One form for all filters that mean the same in a different order or spelling.
 
 use super::ast::{Condition, Expression, Term};
 
-/// The same filter with negations at the terms only, parts flat, sorted and named once. Filters
-/// with equal canonical forms match the same messages; the reverse is not promised.
+/// The same filter with negations only on terms, and parts flattened, sorted and deduplicated.
+/// Filters with equal canonical forms match the same messages; the reverse is not guaranteed.
 pub(super) fn canonical(expression: &Expression) -> Expression {
     form(expression, false)
 }
@@ -23,7 +23,7 @@ fn form(expression: &Expression, negated: bool) -> Expression {
 
 fn term_form(term: &Term, negated: bool) -> Expression {
     let (condition, negated) = match &term.condition {
-        // Not there, or another value: nothing else than a negated equality.
+        // Missing, or another value: exactly a negated equality.
         Condition::Differs(value) => (Condition::Equals(value.clone()), !negated),
         Condition::In(values) => {
             let mut values = values.clone();

@@ -1,4 +1,4 @@
-//! Reads the CEL spelling of a filter.
+//! Parses the CEL spelling of a filter.
 //!
 //! ```text
 //! expression = both { "||" both }          both = operand { "&&" operand }
@@ -13,7 +13,7 @@
 //! value      = string | number | "true" | "false" | "null"
 //! ```
 //!
-//! A value is never more than a value: nothing in a string can become part of the expression.
+//! A value is always just a value: nothing in a string can become part of the expression.
 
 use super::ast::{Condition, Expression, Field, Order, Scalar, Term};
 use super::cel_text::is_identifier;
@@ -22,7 +22,7 @@ use super::parse::{Cursor, Fault};
 use crate::json;
 use crate::limits::{FIELD_SEGMENTS_MAX, FILTER_NESTING_MAX, LIVE_FILTER_TERMS_MAX};
 
-/// Reads a whole text. Takes stack for `FILTER_NESTING_MAX` levels at most.
+/// Parses a whole text. Uses stack for at most `FILTER_NESTING_MAX` levels.
 pub(super) fn expression(text: &str) -> Result<Expression, Fault> {
     let mut parser = Parser { cursor: Cursor { text, rest: text }, nesting: 0, terms: 0 };
     let expression = parser.expression()?;
@@ -33,7 +33,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, Fault> {
     Err(parser.cursor.fault("expected &&, || or the end"))
 }
 
-/// Reads a number, `true`, `false` or `null`, or `None` if none of them is next.
+/// Parses a number, `true`, `false` or `null`; `None` if none of them is next.
 pub(super) fn plain_value(cursor: &mut Cursor<'_>) -> Result<Option<Scalar>, Fault> {
     let start = cursor.rest;
     let in_value = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
@@ -254,7 +254,7 @@ impl<'text> Parser<'text> {
         }
     }
 
-    /// Reads a field, up to the parenthesis if it is called.
+    /// Parses a field, up to the parenthesis if it is called.
     fn field(&mut self) -> Result<(Field, Option<Call>), Fault> {
         let attribute = self.cursor.take("attributes");
         if !attribute && !self.cursor.take("data") {
@@ -319,7 +319,7 @@ impl<'text> Parser<'text> {
         Ok(None)
     }
 
-    /// The name that is next; empty = none is.
+    /// The next name; empty = there is none.
     fn name(&self) -> &'text str {
         let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         self.cursor.rest.split(end).next().unwrap_or_default()
@@ -352,7 +352,7 @@ pub(super) enum Comparison {
     Ordered(Order),
 }
 
-/// Longer marks first.
+/// Longer operators first.
 pub(super) const COMPARISONS: [(&str, Comparison); 6] = [
     ("==", Comparison::Equals),
     ("!=", Comparison::Unequal),
@@ -363,7 +363,7 @@ pub(super) const COMPARISONS: [(&str, Comparison); 6] = [
 ];
 
 impl Comparison {
-    /// With the sides exchanged.
+    /// With the sides swapped.
     fn turned(self) -> Self {
         match self {
             Self::Ordered(Order::Above) => Self::Ordered(Order::Below),
@@ -374,7 +374,7 @@ impl Comparison {
         }
     }
 
-    /// With this value, or why there is no such comparison.
+    /// Compares with this value, or says why that is not possible.
     pub(super) fn with(self, value: Scalar) -> Result<Condition, &'static str> {
         match (self, value) {
             (Self::Equals, value) => Ok(Condition::Equals(value)),

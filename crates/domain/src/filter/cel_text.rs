@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use super::ast::{Condition, Expression, Field, Order, Quoted, Scalar, Term};
 
-/// Displays a tree so that `cel::expression` reads back one of the same meaning.
+/// Displays a tree so that `cel::expression` parses it back to one with the same meaning.
 pub(super) struct Cel<'tree>(pub(super) &'tree Expression);
 
 impl Display for Cel<'_> {
@@ -81,7 +81,7 @@ impl Display for Scalar {
     }
 }
 
-/// As the list form and the CEL spelling both read it: `data.a["b c"]`.
+/// As both the list form and the CEL spelling read it: `data.a["b c"]`.
 impl Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (root, path) = match self {
@@ -100,7 +100,7 @@ impl Display for Field {
     }
 }
 
-/// Whether `text` may stand behind a dot.
+/// Whether `text` may follow a dot.
 pub(super) fn is_identifier(text: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !text.is_empty()

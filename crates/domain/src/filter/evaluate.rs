@@ -1,4 +1,4 @@
-//! Whether a message matches: quickly from a record body, plainly from a map.
+//! Whether a message matches: a fast path for a record body, a simple one for a map.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::limits::{FILTER_BYTES_MAX, FILTER_DATA_BYTES_MAX, LIVE_FILTER_TERMS_M
 use crate::message::{self, Malformed};
 
 const _: () = assert!(LIVE_FILTER_TERMS_MAX <= Truths::MAX);
-/// In Google's language every term names the attributes and has a mark behind that word.
+/// In Google's language every term contains the word `attributes` and at least one mark after it.
 const TERM_BYTES_MIN: usize = "attributes:".len();
 const _: () = assert!(FILTER_BYTES_MAX / TERM_BYTES_MIN <= Truths::MAX);
 
-/// What is worked out once per filter, so that a message costs one pass over its attributes.
+/// Computed once per filter, so that a message costs one pass over its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// The terms in the order of the tree, beside each other instead of behind pointers.
+    /// The terms in tree order, side by side instead of behind pointers.
     terms: Vec<Term>,
-    /// What the terms are for a message that has none of their attributes.
+    /// The values of the terms for a message that has none of their attributes.
     without: Truths,
     /// Whether such a message matches.
     matches_without: bool,
-    /// Whether a term looks at the data.
+    /// Whether any term tests the data.
     needs_data: bool,
 }
 
@@ -38,7 +38,7 @@ impl Plan {
         Self { terms, without, matches_without, needs_data: expression.needs_data() }
     }
 
-    /// `expression` is the one this was made for.
+    /// `expression` must be the one this plan was made for.
     pub(super) fn matches(&self, expression: &Expression, body: &[u8]) -> Result<bool, Malformed> {
         let mut truths = self.without;
         for attribute in message::attributes(body) {
@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// Whether the data is JSON at all: otherwise no filter that looks at it matches.
+    /// Returns whether the data is JSON: if not, no filter that tests the data matches.
     fn learn_data(&self, data: &[u8], truths: &mut Truths) -> bool {
         if data.len() > FILTER_DATA_BYTES_MAX {
             return false;
@@ -83,7 +83,7 @@ impl Plan {
         true
     }
 
-    /// Notes for each term the value of the first name of its path, all in one pass.
+    /// Finds the value of the first name of each term's path, all in one pass.
     fn find_firsts<'data>(
         &self,
         data: &'data [u8],
@@ -126,7 +126,7 @@ fn holds(expression: &Expression, mut truths: Truths) -> bool {
     take(expression, &mut truths)
 }
 
-/// Every part is asked, also when the outcome is known, because each term takes its own bit.
+/// Evaluates every part even when the outcome is known, because each term takes its own bit.
 fn take(expression: &Expression, truths: &mut Truths) -> bool {
     match expression {
         Expression::Term(_) => truths.take_next(),
@@ -136,7 +136,7 @@ fn take(expression: &Expression, truths: &mut Truths) -> bool {
     }
 }
 
-/// For filters that do not look at the data.
+/// For filters that do not test the data.
 pub(super) fn matches_attributes(
     expression: &Expression,
     attributes: &BTreeMap<String, String>,

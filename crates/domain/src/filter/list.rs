@@ -1,4 +1,4 @@
-//! Reads the list form of a filter: clauses of field, operator and value that all must hold.
+//! Parses the list form of a filter: clauses of field, operator and value that must all hold.
 
 use super::ast::{Condition, Expression, Field, Scalar, Term};
 use super::cel::COMPARISONS;
@@ -11,8 +11,8 @@ use crate::limits::FIELD_SEGMENTS_MAX;
 /// One line of the list form: `{"field": "data.status", "op": "==", "value": "active"}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {
-    /// `data.` and a path, or `attributes.` and a key. Names with other characters than letters,
-    /// digits, `-` and `_` may stand as `["…"]`.
+    /// `data.` and a path, or `attributes.` and a key. Names with characters other than letters,
+    /// digits, `-` and `_` may be written as `["…"]`.
     pub field: String,
     /// `==`, `!=`, `>`, `>=`, `<`, `<=`, `in` or `contains`.
     pub op: String,
@@ -20,7 +20,7 @@ pub struct Clause {
     pub value: String,
 }
 
-/// The terms of the clauses. A refusal names the part at fault behind `field`: `filters[1].op`.
+/// The terms of the clauses. An error names the part at fault after `field`: `filters[1].op`.
 pub(super) fn terms(field: &str, clauses: &[Clause]) -> Result<Vec<Expression>, Invalid> {
     let terms = clauses.iter().enumerate().map(|(index, clause)| {
         let part = |part, problem| Invalid::new(format!("{field}[{index}].{part}"), problem);
@@ -85,7 +85,7 @@ fn as_scalar(value: json::Value<'_>) -> Result<Scalar, Fault> {
 fn read_field(text: &str) -> Result<Field, String> {
     let shape = || "a field is data. and a path, or attributes. and a key".to_owned();
     if let Some(rest) = text.strip_prefix("attributes") {
-        // A key may have dots in it, so that all of it is one.
+        // A key may contain dots, so all of the rest is the key.
         if let Some(key) = rest.strip_prefix('.') {
             return if key.is_empty() {
                 Err(shape())
@@ -135,7 +135,7 @@ fn segments(text: &str) -> Result<Vec<String>, String> {
     Ok(path)
 }
 
-/// The clauses that say what `expression` says; `None` = a list cannot say it.
+/// The clauses that mean the same as `expression`; `None` = a list cannot express it.
 pub(super) fn clauses(expression: &Expression) -> Option<Vec<Clause>> {
     match expression {
         Expression::Term(term) => clause(term).map(|clause| vec![clause]),
@@ -165,7 +165,7 @@ fn clause(term: &Term) -> Option<Clause> {
     Some(Clause { field: field_text(&term.field), op, value })
 }
 
-/// Spelled for the list form, where a key of an attribute is taken as it stands.
+/// Spelled for the list form, where an attribute's key is taken literally.
 fn field_text(field: &Field) -> String {
     match field {
         Field::Attribute(key) if !key.is_empty() => format!("attributes.{key}"),
@@ -173,7 +173,7 @@ fn field_text(field: &Field) -> String {
     }
 }
 
-/// Quoted strings of filters have only escapes that JSON has.
+/// Quoted strings in filters use only escapes that JSON has.
 fn json_text(value: &Scalar) -> String {
     value.to_string()
 }

@@ -1,7 +1,7 @@
-//! Strings in quotes, and their escapes.
+//! Quoted strings and their escapes.
 //!
 //! Google's documentation allows Unicode, hexadecimal and octal escapes and asks that quotes,
-//! backslashes and non-printing characters be escaped, and says no more. So these are taken:
+//! backslashes and non-printing characters be escaped, and says no more. So we accept:
 //!
 //! ```text
 //! \" \' \\               the character itself
@@ -12,7 +12,7 @@
 
 use super::parse::{Cursor, Fault};
 
-/// Reads the string that is next, and what it stands for.
+/// Parses the next string and returns its value.
 pub(super) fn string(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
     if cursor.rest.starts_with('"') {
         return quoted(cursor);
@@ -20,7 +20,7 @@ pub(super) fn string(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
     Err(cursor.fault("expected a string in double quotes"))
 }
 
-/// Reads the string that begins with the next character, which is the quote it ends with too.
+/// Parses the string that starts with the next character, which is also its closing quote.
 pub(super) fn quoted(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
     let opening = cursor.rest;
     let quote = cursor.next_char();
@@ -43,12 +43,12 @@ pub(super) fn quoted(cursor: &mut Cursor<'_>) -> Result<String, Fault> {
     }
 }
 
-/// The escape by which any control character can be written.
+/// The escape for any control character.
 fn escape(control: char) -> String {
     format!("\\u{:04x}", u32::from(control))
 }
 
-/// The character that an escape stands for; `start` is at its backslash, the cursor behind it.
+/// The character that an escape stands for; `start` is at its backslash, the cursor just past it.
 fn escaped(cursor: &mut Cursor<'_>, start: &str) -> Result<char, Fault> {
     Ok(match cursor.next_char() {
         Some(c @ ('"' | '\'' | '\\')) => c,
@@ -80,8 +80,8 @@ fn character(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Faul
     })
 }
 
-/// Above ASCII it is not documented whether such a number is a byte or a character. To refuse it
-/// is better than to wait for a message that never comes.
+/// Above ASCII, Google does not document whether such a number is a byte or a character. Refusing
+/// it is better than waiting for a message that never comes.
 fn ascii(number: u32, cursor: &Cursor<'_>, start: &str) -> Result<char, Fault> {
     match char::from_u32(number) {
         Some(c) if c.is_ascii() => Ok(c),
@@ -100,7 +100,7 @@ fn hexadecimal(cursor: &mut Cursor<'_>, digits: usize) -> Result<u32, Fault> {
     Ok(number)
 }
 
-/// Reads up to two digits behind the first.
+/// Reads up to two more digits after the first.
 fn octal(cursor: &mut Cursor<'_>, first: char) -> u32 {
     let mut number = first.to_digit(8).unwrap_or_default();
     for _ in 0..2 {

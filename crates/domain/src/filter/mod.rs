@@ -1,9 +1,9 @@
 //! Which messages a subscription wants: one tree, three spellings.
 //!
-//! `ast` is the tree and says what each condition means. It is read from Google's language (below),
-//! from the CEL spelling (`cel`) and from the list form (`list`). A missing field makes every
-//! comparison false, `!=` too, except Google's own `!=`. Data that is not JSON matches no filter
-//! that looks at the data.
+//! `ast` is the tree and defines what each condition means. It is parsed from Google's language
+//! (below), from the CEL spelling (`cel`) and from the list form (`list`). A missing field makes
+//! every comparison false, even `!=`, except Google's own `!=`. Data that is not JSON matches no
+//! filter that tests the data.
 //!
 //! ```text
 //! expression = operand { "AND" operand } | operand { "OR" operand }
@@ -15,8 +15,8 @@
 //! string     = text in double quotes, with escapes (see `literal.rs`)
 //! ```
 //!
-//! Space may stand between any two parts. AND and OR stand side by side only with parentheses
-//! around one of them, as Google's documentation demands.
+//! Whitespace is allowed between any two parts. AND and OR can be mixed only with parentheses
+//! around one of them, as Google's documentation requires.
 
 mod ast;
 mod canonical;
@@ -43,11 +43,10 @@ use crate::message::Malformed;
 use evaluate::Plan;
 use parse::Fault;
 
-/// A filter that was read and understood. It keeps its text, so that it can be shown as it was
-/// given.
+/// A parsed filter. It keeps its text so that it can be shown as it was given.
 ///
-/// Keys and values are compared byte for byte. The empty text is no filter: who takes a filter
-/// from a request treats it as none.
+/// Keys and values are compared byte for byte. Empty text is not a filter: callers that take a
+/// filter from a request treat it as none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -57,9 +56,9 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads a filter of at most `FILTER_BYTES_MAX` bytes. A refusal names `field`, the place of
-    /// the fault and what is wrong: `filter: at 14: expected a string in double quotes`. Places
-    /// count characters from 1; the end of the text is one behind the last character.
+    /// Parses a filter of at most `FILTER_BYTES_MAX` bytes. An error names `field`, the position
+    /// and the problem: `filter: at 14: expected a string in double quotes`. Positions count
+    /// characters from 1; the end of the text is one past the last character.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         short_enough(text, FILTER_BYTES_MAX)
             .and_then(|()| parse::expression(text))
@@ -67,8 +66,8 @@ impl Filter {
             .map_err(|fault| fault.invalid(field))
     }
 
-    /// Reads a filter in the CEL spelling, of at most `LIVE_FILTER_BYTES_MAX` bytes and
-    /// `LIVE_FILTER_TERMS_MAX` terms. A refusal is as that of `parse`.
+    /// Parses a filter in the CEL spelling, of at most `LIVE_FILTER_BYTES_MAX` bytes and
+    /// `LIVE_FILTER_TERMS_MAX` terms. Errors are like those of `parse`.
     pub fn parse_cel(field: &str, text: &str) -> Result<Self, Refusal> {
         short_enough(text, LIVE_FILTER_BYTES_MAX)
             .and_then(|()| cel::expression(text))
@@ -79,9 +78,9 @@ impl Filter {
             })
     }
 
-    /// Takes the list form; `None` = no clauses, no filter. A refusal names the part at fault:
-    /// `filters[1].op`. The text of such a filter is its CEL spelling, which is what the limits
-    /// of `parse_cel` count.
+    /// Parses the list form; `None` = no clauses, no filter. An error names the part at fault:
+    /// `filters[1].op`. The text of such a filter is its CEL spelling, which is what the limits of
+    /// `parse_cel` apply to.
     pub fn from_clauses(field: &str, clauses: &[Clause]) -> Result<Option<Self>, Refusal> {
         let count = clauses.len();
         if count > LIVE_FILTER_TERMS_MAX {
@@ -111,12 +110,12 @@ impl Filter {
         Self { text, expression, plan, is_cel: true }
     }
 
-    /// The form in which filters that say the same in another order or spelling are equal.
+    /// The form in which filters that mean the same in a different order or spelling are equal.
     pub fn canonical(&self) -> Expression {
         canonical::canonical(&self.expression)
     }
 
-    /// The filter in the list form; `None` = a list cannot say it.
+    /// The filter in the list form; `None` = a list cannot express it.
     pub fn clauses(&self) -> Option<Vec<Clause>> {
         self.expression.clauses()
     }
@@ -126,28 +125,28 @@ impl Filter {
         &self.text
     }
 
-    /// Whether the text is in the CEL spelling, and not in Google's.
+    /// Whether the text is in the CEL spelling rather than Google's.
     pub fn is_cel(&self) -> bool {
         self.is_cel
     }
 
-    /// What the text says.
+    /// The parsed text.
     pub fn expression(&self) -> &Expression {
         &self.expression
     }
 
-    /// Whether the message in a record body, in the layout of `message::encode`, is wanted.
+    /// Whether the message in a record body, in the layout of `message::encode`, matches.
     ///
-    /// Goes through the body's fields once, skips the data unless a term looks at it, allocates
-    /// nothing except for strings of the data that have escapes. Of a body that names an attribute
-    /// twice the last one counts, as for `message::decode`. Data that is not JSON matches no
-    /// filter that looks at it.
+    /// Makes one pass over the body's fields, skips the data unless a term tests it, and allocates
+    /// nothing except for strings in the data that have escapes. If a body names an attribute twice
+    /// the last one counts, as in `message::decode`. Data that is not JSON matches no filter that
+    /// tests it.
     pub fn matches(&self, body: &[u8]) -> Result<bool, Malformed> {
         self.plan.matches(&self.expression, body)
     }
 
-    /// Whether a message with these attributes and no data is wanted: the same answer as
-    /// `matches`, found in the plainest way.
+    /// Whether a message with these attributes and no data matches: the same answer as `matches`,
+    /// computed the simplest way.
     pub fn matches_attributes(&self, attributes: &BTreeMap<String, String>) -> bool {
         !self.expression.needs_data() && evaluate::matches_attributes(&self.expression, attributes)
     }
@@ -159,7 +158,7 @@ pub enum Refusal {
     /// It is not a filter.
     #[error(transparent)]
     Wrong(Invalid),
-    /// It is one, but says more than is allowed.
+    /// It is one, but exceeds a limit.
     #[error(transparent)]
     TooComplex(Invalid),
 }

@@ -1,4 +1,4 @@
-//! Reads a filter's text into its tree.
+//! Parses a filter's text into its tree.
 
 use super::ast::{Condition, Expression, Field, Term};
 use super::literal;
@@ -8,26 +8,26 @@ use crate::limits::FILTER_NESTING_MAX;
 /// What is wrong with a text, and where.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// In characters, from 1; the end of the text is one behind the last.
+    /// In characters, from 1; the end of the text is one past the last.
     pub(super) position: usize,
     pub(super) problem: String,
-    /// Whether the text says nothing wrong, but too much.
+    /// Whether the text is valid but exceeds a limit.
     pub(super) too_complex: bool,
 }
 
 impl Fault {
-    /// As a refusal of `field`.
+    /// As an error about `field`.
     pub(super) fn invalid(&self, field: &str) -> Invalid {
         Invalid::new(field, format!("at {}: {}", self.position, self.problem))
     }
 
-    /// The same, as a matter of too much.
+    /// The same fault, marked as exceeding a limit.
     pub(super) fn too_complex(self) -> Self {
         Self { too_complex: true, ..self }
     }
 }
 
-/// Reads a whole text. Takes stack for `FILTER_NESTING_MAX` levels at most.
+/// Parses a whole text. Uses stack for at most `FILTER_NESTING_MAX` levels.
 pub(super) fn expression(text: &str) -> Result<Expression, Fault> {
     let mut parser = Parser { cursor: Cursor { text, rest: text }, nesting: 0 };
     let expression = parser.expression()?;
@@ -40,7 +40,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, Fault> {
 
 const CAPITALS: &str = "AND, OR and NOT must be uppercase";
 
-/// What stands between operands.
+/// The operator between operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Joint {
     And,
@@ -211,12 +211,12 @@ fn term(key: String, condition: Condition) -> Expression {
     Expression::Term(Term { field: Field::Attribute(key), condition })
 }
 
-/// What may stand directly behind a key without quotes.
+/// What may directly follow an unquoted key.
 fn ends_key(c: char) -> bool {
     c.is_ascii_whitespace() || matches!(c, '=' | '!' | ',' | ')')
 }
 
-/// Google says alphanumeric and does not say of which script, so letters of all are taken.
+/// Google says alphanumeric without naming a script, so letters of every script are accepted.
 fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '-' | '_')
 }
@@ -224,12 +224,12 @@ fn is_word_char(c: char) -> bool {
 /// A place in a text.
 pub(super) struct Cursor<'text> {
     pub(super) text: &'text str,
-    /// What is not yet read.
+    /// The unread rest.
     pub(super) rest: &'text str,
 }
 
 impl<'text> Cursor<'text> {
-    /// Steps over the next character and returns it; `None` at the end.
+    /// Consumes the next character and returns it; `None` at the end.
     pub(super) fn next_char(&mut self) -> Option<char> {
         let mut chars = self.rest.chars();
         let next = chars.next();
@@ -237,25 +237,25 @@ impl<'text> Cursor<'text> {
         next
     }
 
-    /// Steps over `mark` if it is next.
+    /// Consumes `mark` if it is next.
     pub(super) fn take(&mut self, mark: &str) -> bool {
         let after = self.rest.strip_prefix(mark);
         self.rest = after.unwrap_or(self.rest);
         after.is_some()
     }
 
-    /// Steps over space, and over `mark` if it is next then.
+    /// Skips whitespace, then consumes `mark` if it is next.
     pub(super) fn take_next(&mut self, mark: &str) -> bool {
         self.skip_space();
         self.take(mark)
     }
 
-    /// Steps over `word` if it is next as a whole.
+    /// Consumes `word` if it is next as a whole word.
     fn take_word(&mut self, word: &str) -> bool {
         self.word() == word && self.take(word)
     }
 
-    /// The word that is next; empty = none is.
+    /// The next word; empty = there is none.
     fn word(&self) -> &'text str {
         self.rest.split(|c| !is_word_char(c)).next().unwrap_or_default()
     }
@@ -275,7 +275,7 @@ impl<'text> Cursor<'text> {
         self.fault_at(self.rest, problem)
     }
 
-    /// A fault where `rest` was left.
+    /// A fault at the position where `rest` begins.
     pub(super) fn fault_at(&self, rest: &str, problem: impl Into<String>) -> Fault {
         let position = self.text.chars().count() - rest.chars().count() + 1;
         Fault { position, problem: problem.into(), too_complex: false }

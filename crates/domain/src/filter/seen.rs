@@ -1,11 +1,11 @@
-//! How a value in a message compares with one in a filter: the one place that says so.
+//! How a value in a message compares with one in a filter, defined only here.
 
 use std::cmp::Ordering;
 
 use super::ast::Order;
 use crate::json::{self, Number};
 
-/// A value that a filter names, wherever it is kept. Strings are UTF-8.
+/// A constant in a filter, wherever it is stored. Strings are UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarRef<'filter> {
     Null,
@@ -14,8 +14,7 @@ pub(crate) enum ScalarRef<'filter> {
     Text(&'filter [u8]),
 }
 
-/// A value found in a message. Strings are UTF-8, so that the order of their bytes is that of
-/// their code points.
+/// A value found in a message. Strings are UTF-8, so byte order is code point order.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'message> {
     /// `null`.
@@ -26,14 +25,14 @@ pub enum Seen<'message> {
     Number(Number),
     /// A string; an attribute always is one.
     Text(&'message [u8]),
-    /// A list, as JSON that was checked.
+    /// A list, as validated JSON.
     List(&'message str),
     /// An object.
     Object,
 }
 
 impl<'message> Seen<'message> {
-    /// Takes a JSON value; `buffer`, which is empty, holds a string that had escapes.
+    /// Converts a JSON value; `buffer`, which must be empty, receives a string that had escapes.
     pub fn new(value: json::Value<'message>, buffer: &'message mut String) -> Self {
         match value {
             json::Value::Null => Self::Null,
@@ -82,7 +81,7 @@ impl<'message> Seen<'message> {
     pub(crate) fn contains(self, part: ScalarRef<'_>) -> bool {
         match (self, part) {
             (Self::Text(text), ScalarRef::Text(part)) => {
-                // Both are UTF-8: checking that costs less than a search byte by byte.
+                // Both are UTF-8: validating them costs less than searching byte by byte.
                 match (std::str::from_utf8(text), std::str::from_utf8(part)) {
                     (Ok(text), Ok(part)) => text.contains(part),
                     _ => false,

@@ -30,7 +30,7 @@ fn body(pairs: Pairs<'_>) -> Vec<u8> {
     body
 }
 
-/// Both ways of matching, which must agree.
+/// Both ways of matching; they must agree.
 fn matches(text: &str, pairs: Pairs<'_>) -> bool {
     let filter = filter(text);
     let matches = filter.matches(&body(pairs)).unwrap();
@@ -38,7 +38,7 @@ fn matches(text: &str, pairs: Pairs<'_>) -> bool {
     matches
 }
 
-/// The key of a filter that only asks whether an attribute is there.
+/// The key of a filter that only tests whether an attribute exists.
 fn key_of(text: &str) -> String {
     let filter = filter(text);
     let Expression::Term(Term { field: Field::Attribute(key), .. }) = filter.expression() else {
@@ -280,7 +280,7 @@ fn a_filter_has_at_most_256_bytes() {
     assert_eq!(filter(&of_bytes(256)).text().len(), 256);
     let expected = "filter: at 257: 257 bytes, at most 256 are allowed";
     assert_eq!(refusal(&of_bytes(257)), expected);
-    // The first character that does not fit whole is at fault.
+    // The fault is at the first character that does not fit completely.
     let wide = format!("attributes:{}", "é".repeat(123));
     assert_eq!(refusal(&wide), "filter: at 134: 257 bytes, at most 256 are allowed");
 }
@@ -294,7 +294,7 @@ fn nesting_is_bounded_wherever_it_comes_from() {
     assert_eq!(refusal(&"(".repeat(256)), expected);
     assert_eq!(refusal(&"-".repeat(256)), expected);
     assert!(matches(&format!("{}attributes:a", "-".repeat(64)), &[("a", "")]));
-    // What is closed again does not count.
+    // Closed groups do not count.
     assert!(matches(&format!("{} AND {}", groups(40), groups(40)), &[("a", "")]));
     let deep = format!("{}attributes:a", "NOT ".repeat(1_000_000));
     assert_eq!(parse::expression(&deep).unwrap_err().position, 64 * 4 + 1);

@@ -1,13 +1,12 @@
 //! JSON as filters see it: one pass, no tree, no recursion.
 //!
-//! A body is looked at once per message and mostly for a field or two, so nothing is built of it.
-//! `Members` goes through an object and steps over what is inside its values; who wants to see
-//! more goes through the part again. Stepping over a value checks it completely: what ends well
-//! was JSON (RFC 8259). Of a key that an object has twice the last one counts, and who goes
-//! through the members has to see to that.
+//! A body is read once per message, mostly for a field or two, so no tree is built. `Members` walks
+//! an object and skips the insides of its values; a caller that wants more walks that part again.
+//! Skipping a value validates it completely: if it ends without an error it was JSON (RFC 8259). If
+//! an object has a key twice the last one counts, and whoever walks the members must ensure that.
 //!
-//! Depth costs one bit a level and is bounded, so that a body of a million brackets is refused
-//! and not gone into.
+//! Depth costs one bit per level and is bounded, so a body of a million brackets is refused without
+//! descending into it.
 
 mod number;
 mod scan;
@@ -19,10 +18,10 @@ pub use number::Number;
 pub use scan::{Elements, Members};
 pub use text::Text;
 
-/// Lists and objects inside each other, at most.
+/// Maximum nesting of lists and objects.
 pub const NESTING_MAX: u32 = 128;
 
-/// The text is not JSON, or is nested too deep.
+/// The text is not JSON, or is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON, or more than {NESTING_MAX} levels deep")]
 pub struct NotJson;
@@ -44,13 +43,13 @@ pub enum Value<'text> {
     Object(&'text str),
 }
 
-/// Reads a whole text as one value, and checks all of it.
+/// Reads a whole text as one value, and validates all of it.
 pub fn read(text: &str) -> Result<Value<'_>, NotJson> {
     scan::whole(text)
 }
 
-/// The members of the object that `bytes` are; `None` = they are another value. Bytes that are
-/// not JSON may show only once the last member was asked for.
+/// The members of the object in `bytes`; `None` = they hold another kind of value. Invalid JSON may
+/// only show once the last member has been read.
 pub fn open(bytes: &[u8]) -> Result<Option<Members<'_>>, NotJson> {
     let text = std::str::from_utf8(bytes).map_err(|_| NotJson)?;
     match scan::object(text) {
@@ -60,17 +59,17 @@ pub fn open(bytes: &[u8]) -> Result<Option<Members<'_>>, NotJson> {
 }
 
 impl<'text> Value<'text> {
-    /// What is at `path` inside this value; `None` = nothing is.
+    /// The value at `path` inside this one; `None` = there is none.
     pub fn find(self, path: &[impl AsRef<str>]) -> Option<Value<'text>> {
         path.iter().try_fold(self, |value, segment| value.member(segment.as_ref()))
     }
 
-    /// The member of this name, if this is an object that has one.
+    /// The member with this name, if this is an object that has one.
     fn member(self, name: &str) -> Option<Value<'text>> {
         let Self::Object(text) = self else { return None };
         let mut found = None;
         for member in scan::object(text)? {
-            // This text was checked when it was stepped over.
+            // This text was validated when it was skipped.
             let (key, value) = member.ok()?;
             if key.is(name) {
                 found = Some(value);
@@ -79,7 +78,7 @@ impl<'text> Value<'text> {
         found
     }
 
-    /// The elements of a list; of any other value none.
+    /// The elements of a list; empty for any other value.
     pub fn elements(self) -> Elements<'text> {
         match self {
             Self::List(text) => scan::list(text),

@@ -1,12 +1,12 @@
-//! Numbers that compare by their value, whichever way they are written.
+//! Numbers that compare by value, however they are written.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
 /// A number. Whole numbers from −2⁶³ to 2⁶⁴ − 1 are exact; all others are the nearest double, and
-/// what is beyond the doubles is greater (or less) than all of them.
+/// one beyond the range of doubles is greater (or less) than all of them.
 ///
-/// Every value has one form only: `1`, `1.0` and `10e-1` are equal, ordered and hashed alike.
+/// Every value has only one form: `1`, `1.0` and `10e-1` are equal, ordered and hashed alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(Form);
 
@@ -16,7 +16,7 @@ enum Form {
     Whole(u64),
     /// Less than zero.
     Below(i64),
-    /// What neither of the others can hold; never NaN.
+    /// Anything the others cannot hold; never NaN.
     Double(f64),
 }
 
@@ -24,7 +24,7 @@ const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
 impl Number {
-    /// Reads a number as JSON writes it. The text must be one: the scanner has seen to that.
+    /// Parses a JSON number. The scanner has already validated the text.
     pub(super) fn read(text: &str) -> Self {
         if let Ok(whole) = text.parse::<u64>() {
             return Self(Form::Whole(whole));
@@ -47,7 +47,7 @@ impl Number {
         Self(Form::Double(double))
     }
 
-    /// The number as a double; `None` = a filter cannot name it, because it is beyond them.
+    /// The number; `None` = it is beyond the range of doubles, so a filter cannot name it.
     pub fn finite(self) -> Option<Self> {
         match self.0 {
             Form::Double(double) if !double.is_finite() => None,
@@ -55,7 +55,7 @@ impl Number {
         }
     }
 
-    /// Kind and bits: equal for equal numbers, and read back by `from_bits`.
+    /// Kind and bits: equal for equal numbers, and converted back by `from_bits`.
     pub(crate) fn to_bits(self) -> (u8, u64) {
         match self.0 {
             Form::Whole(whole) => (0, whole),
@@ -90,7 +90,8 @@ impl std::fmt::Display for Number {
         match self.0 {
             Form::Whole(whole) => write!(f, "{whole}"),
             Form::Below(below) => write!(f, "{below}"),
-            // `{:e}` is the shortest text that reads back as the same double, at every size.
+            // `{:e}` gives the shortest text that parses back to the same double, at every
+            // magnitude.
             Form::Double(double) => write!(f, "{double:e}"),
         }
     }
@@ -118,8 +119,8 @@ impl Number {
     }
 }
 
-/// How a whole number stands to a double that is not one of the exact ones. Their values differ,
-/// so that the whole part of the double decides; the cast stops at the ends of its range.
+/// Compares a whole number with a double that is not an exact one. Their values differ, so the
+/// whole part of the double decides; the cast saturates.
 #[expect(clippy::cast_possible_truncation, reason = "saturates, which keeps the order")]
 fn compare(whole: i128, double: f64) -> Ordering {
     if whole <= double.floor() as i128 { Ordering::Less } else { Ordering::Greater }

@@ -1,16 +1,16 @@
-//! Steps through a text value by value.
+//! Scans a text value by value.
 
 use super::text::pair;
 use super::{NESTING_MAX, NotJson, Number, Text, Value};
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Debug)]
 struct Scanner<'text> {
     text: &'text str,
     at: usize,
 }
 
-/// Reads one value that is all of the text.
+/// Reads one value that spans the whole text.
 pub(super) fn whole(text: &str) -> Result<Value<'_>, NotJson> {
     let mut scanner = Scanner { text, at: 0 };
     let value = scanner.value()?;
@@ -18,13 +18,13 @@ pub(super) fn whole(text: &str) -> Result<Value<'_>, NotJson> {
     Ok(value)
 }
 
-/// The members of the object that the text begins with, if it does.
+/// The members of the object at the start of the text, if there is one.
 pub(super) fn object(text: &str) -> Option<Members<'_>> {
     let mut scanner = Scanner { text, at: 0 };
     scanner.take_next(b'{').then_some(Members { scanner, begun: false, ended: false })
 }
 
-/// The elements of a list that was checked before.
+/// The elements of a list that was already validated.
 pub(super) fn list(text: &str) -> Elements<'_> {
     let mut scanner = Scanner { text, at: 0 };
     scanner.take_next(b'[');
@@ -32,8 +32,8 @@ pub(super) fn list(text: &str) -> Elements<'_> {
     Elements { ended: scanner.peek() == Some(b']'), scanner }
 }
 
-/// The members of an object, in the order of its text. The last answer is an error if the text is
-/// not JSON, also if that is so behind the object.
+/// The members of an object, in text order. The last item is an error if the text is not JSON, even
+/// if the fault comes after the object.
 #[derive(Clone, Debug)]
 pub struct Members<'text> {
     scanner: Scanner<'text>,
@@ -140,7 +140,7 @@ impl<'text> Scanner<'text> {
         self.value_within(0)
     }
 
-    /// Reads a scalar, or steps over a list or an object, that is inside so many levels.
+    /// Reads a scalar, or skips a list or an object, at this nesting level.
     fn value_within(&mut self, levels: u32) -> Result<Value<'text>, NotJson> {
         self.skip_space();
         let start = self.at;
@@ -177,8 +177,8 @@ impl<'text> Scanner<'text> {
         Ok(value)
     }
 
-    /// Steps over a list or an object and all that is in it. Of each level that is open one bit
-    /// says whether it is an object.
+    /// Skips a list or an object with all its contents. One bit per open level says whether it is
+    /// an object.
     fn container(&mut self, levels: u32) -> Result<(), NotJson> {
         let (mut objects, mut depth) = (0_u128, 0_u32);
         loop {
@@ -199,7 +199,7 @@ impl<'text> Scanner<'text> {
             } else {
                 self.step_over_scalar()?;
             }
-            // A value has ended, and with it perhaps some of those around it.
+            // A value has ended, and perhaps some of those around it.
             while depth > 0 && self.take_next(closing(objects)) {
                 (objects, depth) = (objects >> 1, depth - 1);
             }
@@ -215,7 +215,7 @@ impl<'text> Scanner<'text> {
         if objects & 1 == 1 { self.key().map(|_| ()) } else { Ok(()) }
     }
 
-    /// As `scalar`, but what a number amounts to is not worked out.
+    /// Like `scalar`, but does not compute the value of a number.
     fn step_over_scalar(&mut self) -> Result<(), NotJson> {
         match self.peek() {
             Some(b'-' | b'0'..=b'9') => self.number(),
@@ -272,7 +272,7 @@ impl<'text> Scanner<'text> {
         }
     }
 
-    /// Steps over what follows a backslash.
+    /// Skips what follows a backslash.
     fn escape(&mut self) -> Result<(), NotJson> {
         let kind = self.peek().ok_or(NotJson)?;
         self.at += 1;

@@ -14,7 +14,7 @@ fn number(text: &str) -> Number {
     }
 }
 
-/// The same value in another library's words, last member first.
+/// The same value in another library's types, last member first.
 fn tree(value: Value<'_>) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,
@@ -32,8 +32,8 @@ fn tree(value: Value<'_>) -> serde_json::Value {
     }
 }
 
-/// Equal, with numbers compared as doubles: the other library tells 1 from 1.0, and may be off by a
-/// little in the last place.
+/// Equal, with numbers compared as doubles: the other library distinguishes 1 from 1.0, and may be
+/// slightly off in the last place.
 fn alike(one: &serde_json::Value, two: &serde_json::Value) -> bool {
     use serde_json::Value::{Array, Number, Object};
     match (one, two) {
@@ -52,7 +52,7 @@ fn alike(one: &serde_json::Value, two: &serde_json::Value) -> bool {
     }
 }
 
-/// Reads what another library reads, and refuses what it refuses.
+/// Accepts what another library accepts, and refuses what it refuses.
 fn compare(text: &str) {
     let ours = read(text);
     match serde_json::from_str::<serde_json::Value>(text) {
@@ -60,7 +60,7 @@ fn compare(text: &str) {
             let ours = tree(ours.unwrap_or_else(|_| panic!("refused: {text}")));
             assert!(alike(&ours, &theirs), "{text}: {ours} but {theirs}");
         }
-        // Theirs also refuses numbers that no double holds, which are JSON.
+        // The other library also refuses numbers that no double can hold, which are valid JSON.
         Err(error) if error.to_string().contains("number out of range") => {}
         Err(error) => assert_eq!(ours, Err(NotJson), "{text:?}: {error}"),
     }
@@ -87,7 +87,7 @@ fn any_value() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Texts made of JSON's own parts, which get further than any other.
+/// Texts made of JSON's own parts, which get further into the parser than random ones.
 fn near_json() -> impl Strategy<Value = String> {
     const PARTS: [&str; 26] = [
         "{", "}", "[", "]", ",", ":", "\"a\"", "\"a\":1", "\"", "\\", "\\u00e9", "\\ud83d",
@@ -138,7 +138,7 @@ proptest! {
         prop_assume!(two.is_finite());
         let (double, whole) = (number(&format!("{two:e}")), number(&three.to_string()));
         prop_assert_eq!(number(&one.to_string()).cmp(&whole), i128::from(one).cmp(&three.into()));
-        // A double of this size has no fraction, and below it the difference is exact enough.
+        // A double of this magnitude has no fraction, and below it the difference is exact enough.
         let expected = if two.abs() >= 9e18 {
             0.0_f64.total_cmp(&two)
         } else {

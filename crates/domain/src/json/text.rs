@@ -1,6 +1,6 @@
-//! Strings of JSON, with their escapes still in them.
+//! JSON strings with their escapes still in place.
 
-/// A string between its quotes. It was checked: every escape in it is one.
+/// A string between its quotes. Already validated: every escape in it is well formed.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'text> {
     pub(super) raw: &'text str,
@@ -15,12 +15,12 @@ impl PartialEq for Text<'_> {
 }
 
 impl<'text> Text<'text> {
-    /// The string itself, if its text is that already.
+    /// The string itself, if it has no escapes.
     pub fn plain(self) -> Option<&'text str> {
         (!self.escaped).then_some(self.raw)
     }
 
-    /// Whether this is `wanted`.
+    /// Whether it equals `wanted`.
     pub fn is(self, wanted: &str) -> bool {
         match self.plain() {
             Some(plain) => plain == wanted,
@@ -64,7 +64,7 @@ fn unicode(rest: &mut std::str::Chars<'_>) -> Option<char> {
     if !(0xd800..0xdc00).contains(&first) {
         return char::from_u32(first);
     }
-    // The second half of a pair: `\u` and four digits.
+    // The second half of a surrogate pair: `\u` and four digits.
     let second = rest.nth(1).and_then(|_| unit(rest))?;
     pair(first, second)
 }
@@ -77,7 +77,7 @@ fn unit(rest: &mut std::str::Chars<'_>) -> Option<u32> {
     Some(unit)
 }
 
-/// The character that two halves are together.
+/// The character that a surrogate pair stands for.
 pub(super) fn pair(first: u32, second: u32) -> Option<char> {
     let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
     char::from_u32(0x10000 + ((first - 0xd800) << 10 | low))

@@ -1,4 +1,4 @@
-//! The subscriptions themselves, by number and by id.
+//! The live subscriptions themselves, by number and by id.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -13,15 +13,15 @@ use crate::time::{Moment, Timestamp};
 
 /// The number of a live subscription, as the index knows it.
 ///
-/// It has a part that changes each time a place is used again, and places rest before that: who
-/// looks up a number a little late finds nothing, and never another subscription.
+/// Part of it changes each time a slot is reused, and slots rest before reuse: a slightly late
+/// lookup finds nothing, never another subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 
-/// Bits of a handle that say the place; the others count how often it was used.
+/// The bits of a handle that hold the slot; the others count how often it was used.
 const SLOT_BITS: u32 = 20;
 const _: () = assert!(crate::limits::LIVE_SUBSCRIPTIONS_MAX + RESTING_MIN < 1 << SLOT_BITS);
-/// Places that rest before one is used again.
+/// How many slots rest before one is reused.
 const RESTING_MIN: usize = 1_024;
 
 /// One live subscription.
@@ -29,14 +29,14 @@ const RESTING_MIN: usize = 1_024;
 pub(super) struct Entry {
     pub(super) id: Box<str>,
     pub(super) scope: Arc<Scope>,
-    /// What the canonical filter hashes to: enough to tell whether its owner says the same again.
+    /// The hash of the canonical filter: enough to tell whether its owner registers the same again.
     /// The filter itself is in the index.
     pub(super) content: u64,
     pub(super) created: Timestamp,
-    /// Without a heartbeat it expires then. Moved later without telling the wheel.
+    /// When it expires without a heartbeat. Moved later without telling the wheel.
     pub(super) deadline: Moment,
     pub(super) gateway: u32,
-    /// Where it is in its gateway's list.
+    /// Its position in its gateway's list.
     pub(super) place: u32,
     /// Where the index has put it.
     pub(super) group: u32,
@@ -57,13 +57,13 @@ pub(super) struct Entries {
     hasher: RandomState,
     slots: Slab<Slot>,
     by_id: HashTable<u32>,
-    /// Places that rest, the longest resting first.
+    /// Resting slots, longest resting first.
     resting: VecDeque<u32>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// How often the place was used before.
+    /// How often the slot was used before.
     generation: u16,
     entry: Option<Entry>,
 }
@@ -73,7 +73,7 @@ impl Entries {
         self.by_id.len()
     }
 
-    /// Adds an entry whose id is not inside.
+    /// Adds an entry whose id must not exist yet.
     pub(super) fn insert(&mut self, entry: Entry) -> u32 {
         let hash = self.hasher.hash_one(&*entry.id);
         let rested = if self.resting.len() > RESTING_MIN { self.resting.pop_front() } else { None };
@@ -117,7 +117,7 @@ impl Entries {
         self.slots.get_mut(slot)?.entry.as_mut()
     }
 
-    /// All entries from this place on.
+    /// All entries from this slot on.
     pub(super) fn from(&self, slot: u32) -> impl Iterator<Item = (u32, &Entry)> {
         let last = u32::try_from(self.slots.bound()).unwrap_or(u32::MAX);
         (slot..last).filter_map(|slot| self.get(slot).map(|entry| (slot, entry)))
@@ -128,7 +128,7 @@ impl Entries {
         Handle(generation << SLOT_BITS | slot)
     }
 
-    /// The place of a handle, if it is still the one it was given for.
+    /// The slot of a handle, if it still belongs to the same subscription.
     pub(super) fn slot(&self, handle: Handle) -> Option<u32> {
         let slot = handle.0 & ((1 << SLOT_BITS) - 1);
         (self.handle(slot) == handle && self.get(slot).is_some()).then_some(slot)

@@ -1,4 +1,4 @@
-//! Ids of subscriptions that have expired, for a while.
+//! Remembers the ids of expired subscriptions for a while.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::limits::{EXPIRED_REMEMBERED, EXPIRED_REMEMBERED_MAX};
 use crate::time::Moment;
 
-/// What is remembered, so that a late heartbeat learns what happened.
+/// Expired ids, so that a late heartbeat learns what happened.
 #[derive(Debug, Default)]
 pub(super) struct Expired {
     until: HashMap<Arc<str>, Moment>,
-    /// In the order in which they are forgotten; may hold ids that were forgotten before.
+    /// In the order they are forgotten; may contain ids that were already forgotten.
     order: VecDeque<(Moment, Arc<str>)>,
 }
 
@@ -43,13 +43,13 @@ impl Expired {
             self.forget_if(&id, at);
         }
         if self.order.is_empty() {
-            // After a great many have expired at once, their room is given back.
+            // Release the memory after very many expired at once.
             self.order = VecDeque::new();
             self.until = HashMap::new();
         }
     }
 
-    /// When all are forgotten that are remembered now.
+    /// When everything remembered now will be forgotten.
     pub(super) fn all_forgotten(&self) -> Option<Moment> {
         self.order.back().map(|(until, _)| *until)
     }

@@ -11,20 +11,20 @@ use crate::matching::slab::Slab;
 #[derive(Debug)]
 pub(super) struct Gateway {
     pub(super) name: Arc<str>,
-    /// Its subscriptions' places.
+    /// The slots of its subscriptions.
     pub(super) slots: Vec<u32>,
-    /// Its open streams: while there is one, its subscriptions do not expire.
+    /// Its open streams: while there is at least one, its subscriptions do not expire.
     pub(super) streams: u32,
 }
 
-/// Gateways, tenants and collections that something belongs to.
+/// Gateways, tenants and collections that own something.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     gateways: Slab<Gateway>,
     by_name: BTreeMap<Arc<str>, u32>,
-    /// Subscriptions of every tenant.
+    /// Number of subscriptions per tenant.
     tenants: BTreeMap<Arc<str>, usize>,
-    /// Subscriptions of every collection; each is kept once.
+    /// Number of subscriptions per collection; each collection is stored once.
     scopes: HashMap<Arc<Scope>, u32>,
 }
 
@@ -52,7 +52,7 @@ impl Owners {
         number
     }
 
-    /// Forgets a gateway that has nothing.
+    /// Forgets a gateway that owns nothing.
     pub(super) fn drop_if_idle(&mut self, number: u32) {
         let idle = |gateway: &Gateway| gateway.slots.is_empty() && gateway.streams == 0;
         if self.get(number).is_some_and(idle)
@@ -62,14 +62,14 @@ impl Owners {
         }
     }
 
-    /// Gives a place to its gateway, and tells where it is in the list.
+    /// Adds a slot to its gateway and returns its position in the list.
     pub(super) fn own(&mut self, number: u32, slot: u32) -> u32 {
         let Some(gateway) = self.gateways.get_mut(number) else { return 0 };
         gateway.slots.push(slot);
         u32::try_from(gateway.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Takes a place away from its gateway. The last of the list comes in its stead.
+    /// Removes a slot from its gateway. The last one in the list takes its place.
     pub(super) fn disown(&mut self, number: u32, place: u32, entries: &mut Entries) {
         let Some(gateway) = self.gateways.get_mut(number) else { return };
         if (place as usize) < gateway.slots.len() {
@@ -89,7 +89,7 @@ impl Owners {
         self.tenants.get(tenant).copied().unwrap_or(0)
     }
 
-    /// One subscription more in a collection, which is kept once.
+    /// Adds a subscription to a collection, which is stored once.
     pub(super) fn join(&mut self, tenant: &str, collection: &str) -> Arc<Scope> {
         let name = match self.tenants.get_key_value(tenant) {
             Some((name, _)) => Arc::clone(name),
@@ -105,7 +105,7 @@ impl Owners {
         scope
     }
 
-    /// One subscription less.
+    /// Removes a subscription from a collection.
     pub(super) fn leave(&mut self, scope: &Arc<Scope>) {
         if let Some(count) = self.tenants.get_mut(&scope.tenant) {
             *count -= 1;

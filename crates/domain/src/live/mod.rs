@@ -9,15 +9,15 @@
 //!               expired: its id is remembered for five minutes ──► removed
 //! ```
 //!
-//! `Registry` is a state machine without a clock: time comes in, what has ended goes out. It is
-//! for one lock. The index of filters is beside it: who registers puts the subscription into the
-//! index, tells the registry where (`place`), and takes out of the index what has ended. A
-//! subscription that is past its deadline counts as expired from then on, also if nobody has
-//! called `expire` yet.
+//! `Registry` is a state machine without a clock: time goes in, ended subscriptions come out. It is
+//! meant to be under one lock. The index of filters is separate: the caller that registers a
+//! subscription adds it to the index, tells the registry where (`place`), and removes ended ones
+//! from the index. A subscription past its deadline counts as expired from then on, even if
+//! `expire` has not been called yet.
 //!
-//! A heartbeat only stores a later deadline. The wheel brings a subscription up at its old one,
-//! the deadline is looked at again, and the subscription goes or goes on: so nothing can expire
-//! between an answered heartbeat and its deadline. The wheel is asked once a second at most.
+//! A heartbeat only stores a later deadline. The wheel brings a subscription up at its old one, the
+//! deadline is checked again, and the subscription ends or continues: so nothing can expire between
+//! an answered heartbeat and its deadline. The wheel is asked at most once a second.
 
 mod entries;
 mod expired;
@@ -42,25 +42,25 @@ use entries::{Entries, Entry};
 use expired::Expired;
 use gateways::Owners;
 
-/// Deadlines come up at whole seconds: a second late at most.
+/// Deadlines come up at whole seconds: at most a second late.
 const WHEEL_STEP: Duration = Duration::from_secs(1);
-/// Not put into the index yet.
+/// Not in the index yet.
 const NOWHERE: u32 = u32::MAX;
 
 /// Times and quotas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// For a registration that names no TTL.
+    /// For a registration without a TTL.
     pub ttl_default: Duration,
     /// The shortest TTL.
     pub ttl_min: Duration,
     /// The longest TTL.
     pub ttl_max: Duration,
-    /// Subscriptions of one gateway, at most.
+    /// Maximum subscriptions per gateway.
     pub per_gateway_max: usize,
-    /// Subscriptions of one tenant, at most.
+    /// Maximum subscriptions per tenant.
     pub per_tenant_max: usize,
-    /// Subscriptions, at most; not more than `LIVE_SUBSCRIPTIONS_MAX`.
+    /// Maximum subscriptions in total; at most `LIVE_SUBSCRIPTIONS_MAX`.
     pub global_max: usize,
 }
 
@@ -88,54 +88,54 @@ pub struct Registry {
     active: usize,
 }
 
-/// A registration that was accepted.
+/// An accepted registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
     /// Its key in the index.
     pub handle: Handle,
-    /// `true` = it was there already, with the same content: nothing is to be put into the index.
+    /// `true` = it already existed with the same content: do not add it to the index.
     pub renewed: bool,
-    /// Where it listens.
+    /// What it listens to.
     pub scope: Arc<Scope>,
-    /// When it was registered first.
+    /// When it was first registered.
     pub created: Timestamp,
     /// When it expires without a heartbeat.
     pub expires: Timestamp,
-    /// What had the same id and was past its deadline: to be taken out of the index first.
+    /// A subscription with the same id that was past its deadline: remove it from the index first.
     pub ended: Option<Ended>,
 }
 
-/// A subscription that is gone.
+/// A subscription that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What the index knew it by.
+    /// Its key in the index.
     pub handle: Handle,
-    /// Where the index had put it; `None` = nowhere yet.
+    /// Where it was in the index; `None` = it was not in it yet.
     pub group: Option<u32>,
-    /// Where it listened.
+    /// What it listened to.
     pub scope: Arc<Scope>,
     /// Its id.
     pub id: Box<str>,
-    /// Whose it was.
+    /// The gateway that owned it.
     pub gateway: Arc<str>,
-    /// Whether its time was over; otherwise someone removed it.
+    /// Whether it expired; otherwise it was removed.
     pub expired: bool,
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty registry.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// What it was made with.
+    /// The settings it was created with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Registers a subscription, or renews the one that is there with the same content.
+    /// Registers a subscription, or renews the existing one with the same content.
     ///
-    /// A new one is to be put into the index next, and `place` or `withdraw` called, under the
+    /// The caller must then add a new one to the index and call `place` or `withdraw`, under the
     /// same lock.
     pub fn register(&mut self, now: Now, spec: &Spec) -> Result<Registered, Refusal> {
         let held = self.entries.find(&spec.subscription);
@@ -152,7 +152,7 @@ impl Registry {
         Ok(Registered { handle, renewed: false, scope, created: now.wall, expires, ended })
     }
 
-    /// Notes where the index has put a new subscription.
+    /// Notes where the index put a new subscription.
     pub fn place(&mut self, handle: Handle, group: u32, indexed: bool) {
         if let Some(entry) = self.entry_mut(handle) {
             entry.group = group;
@@ -160,14 +160,15 @@ impl Registry {
         }
     }
 
-    /// Takes back a new subscription that the index has refused, as if it had never been.
+    /// Undoes the registration of a new subscription that the index refused, as if it had never
+    /// happened.
     pub fn withdraw(&mut self, handle: Handle) {
         if let Some(slot) = self.entries.slot(handle) {
             self.end(slot, None);
         }
     }
 
-    /// Renews a subscription by its own TTL. `gateway` is who asks, if that is known.
+    /// Renews a subscription by its own TTL. `gateway` is the caller, if known.
     pub fn heartbeat(
         &mut self,
         now: Now,
@@ -180,11 +181,11 @@ impl Registry {
         Ok(self.expires(slot, now))
     }
 
-    /// Renews all subscriptions of a gateway that are not past their deadline; how many.
+    /// Renews all subscriptions of a gateway that are not past their deadline; returns how many.
     pub fn heartbeat_gateway(&mut self, now: Now, gateway: &str) -> usize {
         let Some(number) = self.owners.find(gateway) else { return 0 };
         let Some(held) = self.owners.get_mut(number) else { return 0 };
-        // Taken out for the while, because renewing looks at the gateway too.
+        // Taken out meanwhile, because renewing looks at the gateway too.
         let slots = std::mem::take(&mut held.slots);
         let mut renewed = 0;
         for &slot in &slots {
@@ -199,8 +200,8 @@ impl Registry {
         renewed
     }
 
-    /// A stream of the gateway was opened: it renews, and while it is open nothing of the gateway
-    /// expires. What is past its deadline is ended and returned.
+    /// A stream of the gateway was opened: renews its subscriptions, and while it is open none of
+    /// them expires. Those past their deadline are ended and returned.
     pub fn open_stream(&mut self, now: Now, gateway: &str) -> Vec<Ended> {
         let number = self.owners.gateway(gateway);
         self.heartbeat_gateway(now, gateway);
@@ -209,7 +210,7 @@ impl Registry {
             held.slots.clone()
         });
         let mut slots = slots.unwrap_or_default();
-        // What was renewed is later than now.
+        // Renewed ones have a deadline later than now.
         slots
             .retain(|slot| self.entries.get(*slot).is_some_and(|held| held.deadline <= now.moment));
         slots.into_iter().filter_map(|slot| self.end(slot, Some(now.moment))).collect()
@@ -221,7 +222,7 @@ impl Registry {
         held.is_some_and(|held| held.streams > 0)
     }
 
-    /// A stream of the gateway has ended. Its subscriptions live on for their TTL.
+    /// A stream of the gateway ended. Its subscriptions live on for their TTL.
     pub fn close_stream(&mut self, now: Now, gateway: &str) {
         let Some(number) = self.owners.find(gateway) else { return };
         self.heartbeat_gateway(now, gateway);
@@ -231,7 +232,7 @@ impl Registry {
         self.owners.drop_if_idle(number);
     }
 
-    /// Removes a subscription; `None` = there is none, which is as good. Its id is forgotten.
+    /// Removes a subscription; `None` = there was none, which is just as good. Its id is forgotten.
     pub fn delete(&mut self, id: &str, gateway: Option<&str>) -> Result<Option<Ended>, Refusal> {
         let Some(slot) = self.entries.find(id) else {
             self.expired.forget(id);
@@ -241,7 +242,7 @@ impl Registry {
         Ok(self.end(slot, None))
     }
 
-    /// Removes all subscriptions of a gateway, in time linear in their number.
+    /// Removes all subscriptions of a gateway, in linear time.
     pub fn close_gateway(&mut self, gateway: &str) -> Vec<Ended> {
         let number = self.owners.find(gateway);
         let slots = number.and_then(|number| self.owners.get(number)).map(|held| &held.slots);
@@ -250,8 +251,8 @@ impl Registry {
         slots.into_iter().rev().filter_map(|slot| self.end(slot, None)).collect()
     }
 
-    /// Ends what is past its deadline, `max` of them at most: then there is more, and `next_wake`
-    /// is in the past.
+    /// Ends at most `max` subscriptions that are past their deadline: if there are more,
+    /// `next_wake` is in the past.
     pub fn expire(&mut self, now: Moment, max: usize) -> Vec<Ended> {
         self.expired.forget_old(now);
         let mut ended = Vec::new();
@@ -267,9 +268,9 @@ impl Registry {
         ended
     }
 
-    /// When to call `expire` next; `None` = nothing is left to be done.
+    /// When to call `expire` next; `None` = nothing left to do.
     pub fn next_wake(&self) -> Option<Moment> {
-        // Without subscriptions there may still be something to forget.
+        // Even without subscriptions there may be something to forget.
         self.wheel.next_wake().or_else(|| self.expired.all_forgotten())
     }
 
@@ -290,7 +291,7 @@ impl Registry {
         entry.ttl_s = ttl_s(spec.ttl);
         let (scope, created) = (Arc::clone(&entry.scope), entry.created);
         entry.deadline = now.moment.plus(spec.ttl);
-        // A shorter TTL moves the deadline earlier, which the wheel has to know.
+        // A shorter TTL moves the deadline earlier, so the wheel has to know.
         self.wheel.remove(slot);
         self.wait(slot, now.moment);
         Ok(Registered {
@@ -330,7 +331,7 @@ impl Registry {
         slot
     }
 
-    /// Removes an entry; `expired_at` = because its time was over, which is remembered.
+    /// Removes an entry; `expired_at` = because it expired, which is remembered.
     fn end(&mut self, slot: u32, expired_at: Option<Moment>) -> Option<Ended> {
         let handle = self.entries.handle(slot);
         let entry = self.entries.remove(slot)?;
@@ -352,7 +353,7 @@ impl Registry {
         })
     }
 
-    /// Quotas count what is there, without `leaving`.
+    /// Quotas count what exists, without `leaving`.
     fn check_quotas(&self, spec: &Spec, leaving: Option<u32>) -> Result<(), Refusal> {
         let leaving = leaving.and_then(|slot| self.entries.get(slot));
         let number = self.owners.find(&spec.gateway);
@@ -381,7 +382,7 @@ impl Registry {
         Err(Refusal::NotOwner(id.to_owned()))
     }
 
-    /// The place of a subscription that is not past its deadline.
+    /// The slot of a subscription that is not past its deadline.
     fn find(&self, now: Now, id: &str) -> Result<u32, Refusal> {
         match self.entries.find(id) {
             Some(slot) if !self.is_over(slot, now.moment) => Ok(slot),
@@ -405,10 +406,10 @@ impl Registry {
         }
     }
 
-    /// Puts an entry into the wheel, which must not hold it.
+    /// Adds an entry to the wheel, which must not already contain it.
     fn wait(&mut self, slot: u32, now: Moment) {
         let Some(entry) = self.entries.get(slot) else { return };
-        // While a stream is open the deadline may be long past: then look again after a TTL.
+        // While a stream is open the deadline may be long past: check again after a TTL.
         let at = if entry.deadline > now { entry.deadline } else { now.plus(entry.ttl()) };
         let step = WHEEL_STEP.as_micros();
         let at = u128::from(at.0).div_ceil(step) * step;
@@ -429,7 +430,7 @@ impl Registry {
     }
 }
 
-/// Within the limits, so that it fits.
+/// The TTL is within the limits, so it fits.
 fn ttl_s(ttl: Duration) -> u16 {
     u16::try_from(ttl.as_secs()).unwrap_or(u16::MAX)
 }

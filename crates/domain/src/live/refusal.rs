@@ -4,49 +4,49 @@ use crate::error::Invalid;
 use crate::filter;
 use crate::matching::TooComplex;
 
-/// A refusal; `code` is what the API calls it.
+/// A refusal; `code` is its name in the API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A field breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The list of filters is not one.
+    /// The list of filters is invalid.
     #[error(transparent)]
     Filter(Invalid),
-    /// The text of the filter is not one.
+    /// The filter text is invalid.
     #[error(transparent)]
     Cel(Invalid),
-    /// The filter says more than is allowed.
+    /// The filter exceeds a limit.
     #[error(transparent)]
     FilterTooComplex(Invalid),
-    /// The id is taken, with other content.
+    /// The id exists with different content.
     #[error(
         "subscription {0} already exists with a different tenant, collection or filter; delete \
              it first"
     )]
     Exists(String),
-    /// The subscription is another gateway's.
+    /// The subscription belongs to another gateway.
     #[error("subscription {0} belongs to another gateway")]
     NotOwner(String),
     /// There is no such subscription.
     #[error("subscription {0} not found; register it")]
     NotFound(String),
-    /// There was one, and no heartbeat came in time.
+    /// It existed, but no heartbeat came in time.
     #[error("subscription {0} has expired; register it again")]
     Expired(String),
-    /// The gateway has as many as it may.
+    /// The gateway has reached its quota.
     #[error("gateway {0} has {1} subscriptions, which is the limit")]
     GatewayQuota(String, usize),
-    /// The tenant has as many as it may.
+    /// The tenant has reached its quota.
     #[error("tenant {0} has {1} subscriptions, which is the limit")]
     TenantQuota(String, usize),
-    /// There are as many as there may be.
+    /// The global quota is reached.
     #[error("there are {0} live subscriptions, which is the limit")]
     GlobalQuota(usize),
 }
 
 impl Refusal {
-    /// The code that a client acts on.
+    /// The code that clients act on.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "INVALID_ARGUMENT",
@@ -63,7 +63,7 @@ impl Refusal {
         }
     }
 
-    /// The field at fault, as the API spells it; `None` = it is not about a field.
+    /// The field at fault, as the API spells it; `None` = the refusal is not about a field.
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::Invalid(invalid)

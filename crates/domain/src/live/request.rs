@@ -1,4 +1,4 @@
-//! What a gateway asks for, and the rules it must keep.
+//! What a gateway asks for, and the rules it must follow.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::filter::{Clause, Expression};
 use crate::limits::{COLLECTION_BYTES_MAX, COLLECTION_SEGMENTS_MAX, LIVE_ID_BYTES_MAX};
 use crate::matching::fold;
 
-/// A registration as it came. Empty texts count as missing.
+/// A registration as received. Empty texts count as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// `gatewayId`.
@@ -28,7 +28,7 @@ pub struct Request {
     pub ttl_s: Option<i64>,
 }
 
-/// A registration that keeps the rules.
+/// A valid registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub(super) gateway: String,
@@ -42,7 +42,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Checks a request. A refusal names the field at fault.
+    /// Checks a request. An error names the field at fault.
     pub fn new(request: Request, settings: &Settings) -> Result<Self, Refusal> {
         gateway_id(&request.gateway)?;
         named("subscriptionId", &request.subscription)?;
@@ -63,7 +63,7 @@ impl Spec {
         })
     }
 
-    /// Whose it is.
+    /// The gateway that owns it.
     pub fn gateway(&self) -> &str {
         &self.gateway
     }

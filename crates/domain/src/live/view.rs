@@ -1,4 +1,4 @@
-//! What can be seen of live subscriptions, without renewing any.
+//! Reading live subscriptions, without renewing any.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::time::{Now, Timestamp};
 pub struct View {
     /// Its id.
     pub id: String,
-    /// Whose it is.
+    /// The gateway that owns it.
     pub gateway: Arc<str>,
-    /// Where it listens.
+    /// What it listens to.
     pub scope: Arc<Scope>,
-    /// Where the index has put it: `Index::filter` has its filter.
+    /// Where it is in the index: `Index::filter` has its filter.
     pub group: u32,
     /// Whether the filter was given as a list, and is shown as one.
     pub listed: bool,
-    /// Whether a value or a bound leads to the filter.
+    /// Whether the filter can be found by a value or a bound.
     pub indexed: bool,
     /// Its own TTL.
     pub ttl: Duration,
@@ -39,7 +39,7 @@ pub struct View {
 pub struct Owned<'registry> {
     /// The subscription's id.
     pub id: &'registry str,
-    /// The gateway's number, which is used again after the gateway is gone.
+    /// The gateway's number, which is reused after the gateway is gone.
     pub gateway: u32,
     /// The gateway.
     pub name: &'registry Arc<str>,
@@ -54,16 +54,16 @@ pub struct Query {
     pub tenant: Option<String>,
     /// Only those of this collection.
     pub collection: Option<String>,
-    /// How many at most; 0 or more than `PAGE_SIZE_MAX` = that many.
+    /// Maximum number to list; 0 or more than `PAGE_SIZE_MAX` = that many.
     pub page_size: usize,
-    /// Where the page before ended; `None` = the first page.
+    /// Where the previous page ended; `None` = the first page.
     pub after: Option<u32>,
 }
 
-/// Some of what was asked for.
+/// One page of results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// In the order of their places. What is there all the time is on exactly one page.
+    /// In slot order. One that exists the whole time is on exactly one page.
     pub subscriptions: Vec<View>,
     /// Where the next page begins; `None` = this was the last.
     pub next: Option<u32>,
@@ -74,7 +74,7 @@ pub struct Page {
 pub struct Counts {
     /// Registered or active.
     pub total: usize,
-    /// Of these, those that a heartbeat or an open stream was seen for.
+    /// Of these, the ones with a heartbeat or an open stream.
     pub active: usize,
     /// Expired ones that are remembered.
     pub expired: usize,
@@ -88,14 +88,14 @@ impl Registry {
         view.ok_or_else(|| Refusal::NotFound(id.to_owned()))
     }
 
-    /// Subscriptions in pages. Of a gateway's, only its own are looked at.
+    /// Subscriptions in pages. With a gateway given, only its own are scanned.
     pub fn list(&self, now: Now, query: &Query) -> Page {
         let size = match query.page_size {
             0 => PAGE_SIZE_MAX,
             size => size.min(PAGE_SIZE_MAX),
         };
         let first = query.after.map_or(0, |after| after.saturating_add(1));
-        // One more than wanted tells that there are more.
+        // One more than wanted shows whether there are more.
         let is_wanted = |slot: &u32| self.is_wanted(*slot, now, query);
         let mut found: Vec<u32> = match &query.gateway {
             Some(gateway) => self
@@ -134,14 +134,14 @@ impl Registry {
             })
     }
 
-    /// Whose it is what the index has found; `None` = it has ended since.
+    /// The owner of a subscription that the index found; `None` = it has ended since.
     pub fn resolve(&self, handle: Handle) -> Option<Owned<'_>> {
         let entry = self.entries.get(self.entries.slot(handle)?)?;
         let name = &self.owners.get(entry.gateway)?.name;
         Some(Owned { id: &entry.id, gateway: entry.gateway, name })
     }
 
-    /// The one copy of a gateway's name; `None` = it has neither subscriptions nor a stream.
+    /// The shared copy of a gateway's name; `None` = it has neither subscriptions nor a stream.
     pub fn gateway(&self, name: &str) -> Option<&Arc<str>> {
         self.owners.get(self.owners.find(name)?).map(|held| &held.name)
     }
@@ -157,12 +157,12 @@ impl Registry {
         Counts { total: self.entries.len(), active: self.active, expired: self.expired.len() }
     }
 
-    /// How many every gateway has, by name. One with an open stream may have none.
+    /// Number of subscriptions per gateway, by name. One with an open stream may have none.
     pub fn by_gateway(&self) -> impl Iterator<Item = (&str, usize)> {
         self.owners.by_gateway()
     }
 
-    /// How many every tenant has, by name.
+    /// Number of subscriptions per tenant, by name.
     pub fn by_tenant(&self) -> impl Iterator<Item = (&str, usize)> {
         self.owners.by_tenant()
     }

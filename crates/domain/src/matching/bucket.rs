@@ -1,4 +1,4 @@
-//! Where groups are filed: those of one collection that need a certain value, or no certain one.
+//! Where groups are filed: those of one collection that require a certain value, or none.
 
 use super::ids::{Set, Short};
 use super::thresholds::{Bound, Kind, Thresholds};
@@ -10,13 +10,13 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     pub(super) scope: u32,
-    /// The field whose value it is; `ROOT` = the bucket is of the whole collection.
+    /// The field that has the value; `ROOT` = the bucket belongs to the whole collection.
     pub(super) path: u32,
     /// The value, encoded.
     pub(super) value: Box<[u8]>,
-    /// The group that needs nothing more.
+    /// The group that requires nothing more.
     pub(super) exact: u32,
-    /// Groups that have to be run.
+    /// Groups whose programs have to be run.
     pub(super) checked: Short,
     /// Behind a pointer, because most buckets have none.
     #[expect(clippy::box_collection, reason = "there are as many buckets as values")]
@@ -28,7 +28,7 @@ pub(super) struct Bucket {
 /// The path of a bucket that stands for a whole collection.
 pub(super) const ROOT: u32 = u32::MAX;
 
-/// Identical filters of one collection, and whose they are.
+/// Identical filters of one collection, and the subscriptions that have them.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) scope: u32,
@@ -54,9 +54,9 @@ pub(super) struct Filing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
     Exact,
-    /// At this place among those that have to be run.
+    /// At this position among the groups that have to be run.
     Checked(u32),
-    /// Among bounds; `true` = each of its subscriptions on its own, because none has to be run.
+    /// Among bounds; `true` = each of its subscriptions separately, because nothing has to be run.
     Bound(bool),
 }
 
@@ -78,7 +78,7 @@ impl Filings {
         }
     }
 
-    /// The group was moved among those of `bucket` that have to be run.
+    /// The group moved among those of `bucket` that have to be run.
     pub(super) fn moved(&mut self, bucket: u32, from: u32, to: u32) {
         let filings = match self {
             Self::One(filing) => std::slice::from_mut(filing),

@@ -1,4 +1,4 @@
-//! Puts groups where messages find them, and takes them out again.
+//! Files groups where messages find them, and removes them again.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::thresholds::{self, Bound, Kind};
 use super::{Collection, Index, Scope};
 use crate::filter::{Field, Scalar};
 
-/// Groups that a bucket runs before it files further ones by a value or a bound.
+/// How many groups a bucket runs before it files more of them by a value or a bound.
 const RUN_FIRST: usize = 4;
 
 impl Index {
-    /// The number of a collection, which is made if there is none.
+    /// The number of a collection, created if missing.
     pub(super) fn collection_for(&mut self, scope: &Arc<Scope>) -> u32 {
         if let Some(number) = self.find_scope(&scope.tenant, &scope.collection) {
             return number;
@@ -57,7 +57,7 @@ impl Index {
         }
     }
 
-    /// Files a group that is not inside, as yet without subscriptions.
+    /// Files a group that is not in the index, still without subscriptions.
     pub(super) fn add_group(&mut self, scope: u32, program: Vec<u8>, plan: &Plan<'_>) -> u32 {
         let flags = program.first().copied().unwrap_or_default();
         let hash = self.hasher.hash_one((scope, program.as_slice()));
@@ -81,7 +81,7 @@ impl Index {
         number
     }
 
-    /// One group more (1) or less (−1).
+    /// Adds (1) or subtracts (−1) one group.
     fn count_group(&mut self, scope: u32, flags: u8, by: i32) {
         self.version += 1;
         let Some(collection) = self.scopes.get_mut(scope) else { return };
@@ -128,7 +128,7 @@ impl Index {
     ) -> Vec<Filing> {
         let buckets = self.buckets_for(scope, alternative);
         match buckets.as_slice() {
-            // No equality: by its bound.
+            // No equality: file it by its bound.
             [] => vec![self.file_bound(root, group, alternative.terms == 1)],
             [only] => {
                 let run = self.buckets.get(*only).map_or(0, |held| held.checked.as_slice().len());
@@ -149,7 +149,7 @@ impl Index {
 
     /// The buckets of the equality that leads to the fewest groups so far.
     fn buckets_for(&mut self, scope: u32, alternative: &Alternative<'_>) -> Vec<u32> {
-        // The group's program holds the fields, so that they are known.
+        // The group's program contains the fields, so they are known.
         let filed = |(field, values): &(&Field, &[Scalar])| -> u64 {
             let path = self.paths.lookup(field).unwrap_or(ROOT);
             let filed = values.iter().map(|value| {
@@ -199,7 +199,7 @@ impl Index {
         Filing { bucket, spot: Spot::Checked(place) }
     }
 
-    /// Each subscription of an exact one is put there when it joins the group.
+    /// Each subscription of an exact bound is added there when it joins the group.
     fn file_bound(&mut self, bucket: u32, group: u32, exact: bool) -> Filing {
         if let Some(held) = self.buckets.get_mut(bucket) {
             held.filed += 1;
@@ -222,7 +222,7 @@ impl Index {
         }
     }
 
-    /// Takes a subscription out of a group, if it is inside.
+    /// Removes a subscription from a group, if it is in it.
     pub(super) fn leave(&mut self, subscription: u32, group: u32) -> bool {
         let Some(held) = self.groups.get_mut(group) else { return false };
         if !held.subscriptions.remove(subscription) {
@@ -236,7 +236,7 @@ impl Index {
         true
     }
 
-    /// Where the subscriptions of a group stand on their own, if they do.
+    /// Where a group's subscriptions are filed separately, if they are.
     fn own_bound(&self, group: u32) -> Option<(u32, Kind, Bound)> {
         let filing = self.groups.get(group)?.filings.as_slice().first()?;
         if filing.spot != Spot::Bound(true) {
@@ -245,7 +245,7 @@ impl Index {
         bound_of(&self.groups, group, true).map(|(kind, bound)| (filing.bucket, kind, bound))
     }
 
-    /// Takes out a group that has no subscriptions.
+    /// Removes a group that has no subscriptions.
     pub(super) fn remove_group(&mut self, number: u32) {
         let Some(group) = self.groups.get(number) else { return };
         let hash = self.hasher.hash_one((group.scope, &*group.program));
@@ -308,7 +308,7 @@ impl Index {
     }
 }
 
-/// The bound by which a group is filed.
+/// The bound that a group is filed by.
 fn bound_of(groups: &super::slab::Slab<Group>, group: u32, exact: bool) -> Option<(Kind, Bound)> {
     let (path, order, value) = program::first_ordered(&groups.get(group)?.program)?;
     Some(thresholds::bound(path, order, value, exact))

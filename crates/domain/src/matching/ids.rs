@@ -1,8 +1,8 @@
-//! Lists of numbers that are mostly short and sometimes very long.
+//! Lists of numbers that are usually short and sometimes very long.
 
 use std::collections::HashMap;
 
-/// A list in which who knows the place of a number takes it out in constant time.
+/// A list that removes a number in constant time given its position.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Short {
     #[default]
@@ -21,7 +21,7 @@ impl Short {
         }
     }
 
-    /// Adds a number and tells its place.
+    /// Adds a number and returns its position.
     pub(super) fn push(&mut self, number: u32) -> u32 {
         match self {
             Self::None => *self = Self::One(number),
@@ -31,8 +31,8 @@ impl Short {
         u32::try_from(self.as_slice().len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Takes out what is at `place`. The number that was last comes there, and is returned if it
-    /// is another one.
+    /// Removes the number at `place`. The last number takes its place, and is returned if it is a
+    /// different one.
     pub(super) fn swap_remove(&mut self, place: u32) -> Option<u32> {
         match self {
             Self::None => None,
@@ -60,10 +60,10 @@ impl Short {
     }
 }
 
-/// From this length on places are remembered.
+/// From this length on, positions are stored.
 const SEARCHED_MAX: usize = 32;
 
-/// A set of numbers, as a list, with a quick way out.
+/// A set of numbers, as a list with fast removal.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Set {
     #[default]
@@ -75,7 +75,7 @@ pub(super) enum Set {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Many {
     list: Vec<u32>,
-    /// Where each number is, once looking for it would take long.
+    /// The position of each number, once searching would take long.
     places: Option<HashMap<u32, u32>>,
 }
 
@@ -88,7 +88,7 @@ impl Set {
         }
     }
 
-    /// Adds a number that is not inside.
+    /// Adds a number that must not be in the set.
     pub(super) fn insert(&mut self, number: u32) {
         match self {
             Self::None => *self = Self::One(number),
@@ -100,7 +100,7 @@ impl Set {
         }
     }
 
-    /// Whether the number was inside.
+    /// Returns whether the number was in the set.
     pub(super) fn remove(&mut self, number: u32) -> bool {
         match self {
             Self::None => false,

@@ -1,10 +1,10 @@
-//! What is wanted in a collection, as a summary that a producer can use to drop messages nobody
-//! wants before it sends them.
+//! A summary of what is wanted in a collection, so that a producer can drop unwanted messages
+//! before sending them.
 //!
-//! Every filter that needs one of certain values gives a key for each of them. If some filter
-//! needs none, everything may be wanted. A message may be wanted if it has one of the keys. A key
-//! may be there that no filter has anymore, or that only looks like one (Bloom), but never is one
-//! missing.
+//! Every filter that requires one of certain values contributes a key for each of them. If some
+//! filter requires none, everything may be wanted. A message may be wanted if it has one of the
+//! keys. There may be keys that no filter has anymore, or false positives (Bloom), but a key is
+//! never missing.
 //!
 //! A key is 64 bits: FNV-1a over these bytes, then mixed as `mixed` does.
 //!
@@ -24,10 +24,10 @@ use crate::filter::{Expression, Field, Scalar, ScalarRef};
 use crate::json::{self, Value};
 use crate::message::{self, Malformed};
 
-/// Up to this many keys are given as they are.
+/// Up to this many keys are listed exactly.
 pub const EXACT_KEYS_MAX: usize = 1_000;
-/// Bits of a Bloom filter for each key: about one message in a hundred passes by mistake, for each
-/// key that it has.
+/// Bits of a Bloom filter per key: about one message in a hundred passes by mistake, for each key
+/// that it has.
 pub const BLOOM_BITS_PER_KEY: usize = 10;
 /// Bits that each key sets.
 pub const BLOOM_HASHES: u32 = 7;
@@ -35,11 +35,11 @@ pub const BLOOM_HASHES: u32 = 7;
 /// What is wanted in one collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Grows whenever anything else here changes, and never goes back while the index lives.
+    /// Increases whenever anything else here changes, and never decreases while the index lives.
     pub version: u64,
     /// Everything may be wanted.
     pub match_all: bool,
-    /// The keys of which a message needs one; those of filters that need none are not here.
+    /// A message needs one of these keys; filters that need none are not included.
     pub interest: Interest,
 }
 
@@ -95,8 +95,8 @@ fn bits(key: u64, words: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Index {
-    /// What is wanted in a collection now. Looks at every filter of this index: keep the answer
-    /// until `interest_version` is another one.
+    /// What is wanted in a collection now. Scans every filter of this index: cache the answer until
+    /// `interest_version` changes.
     pub fn interest(&self, tenant: &str, collection: &str) -> Summary {
         let mut summary = Summary {
             version: self.interest_version(tenant, collection),
@@ -144,8 +144,8 @@ pub fn key_of(field: &Field, value: &Scalar) -> u64 {
     path.key(value.borrow())
 }
 
-/// Appends the keys of a message: of all its attributes and of all values in its data that are
-/// not in lists. Data that is not JSON has none.
+/// Appends the keys of a message: of all its attributes and of all values in its data that are not
+/// in lists. Data that is not JSON has none.
 pub fn keys_of(subject: Subject<'_>, keys: &mut Vec<u64>) -> Result<(), Malformed> {
     for pair in message::attributes(subject.record) {
         let (name, value) = pair?;
@@ -190,7 +190,7 @@ fn data_keys(data: &[u8], keys: &mut Vec<u64>) -> Result<(), json::NotJson> {
     Ok(())
 }
 
-/// FNV-1a, as far as it has come.
+/// A running FNV-1a hash.
 #[derive(Clone, Copy)]
 struct State(u64);
 
@@ -228,7 +228,7 @@ impl State {
     }
 }
 
-/// Spreads what FNV leaves in the low bits over all of them.
+/// Spreads the entropy that FNV leaves in the low bits over all of them.
 fn mixed(hash: u64) -> u64 {
     let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -244,7 +244,7 @@ pub(crate) fn fold(bytes: impl Iterator<Item = u8>) -> u64 {
 mod tests {
     use super::*;
 
-    /// Written down so that producers in other languages can be checked against it.
+    /// Fixed values that producers in other languages can be checked against.
     #[test]
     fn keys_are_what_the_description_says() {
         let status = Field::Data(vec!["a".to_owned()]);

@@ -8,16 +8,16 @@
 //! group ─► subscriptions
 //! ```
 //!
-//! A message looks into the root bucket of its collection and into one bucket for each of its
-//! fields that some filter names. What stands there either matches already (an equality alone, or
-//! with one bound), or its program is run, once per group. Filters that neither an equality nor a
-//! bound leads to are run for every message of their collection: `RESIDUAL_MAX` of them at most.
-//! A collection's first few groups, and a bucket's, are run too, because that is as quick as
-//! looking further and takes less memory.
+//! A message is looked up in the root bucket of its collection and in one bucket for each of its
+//! fields that some filter names. A group found there either matches already (an equality alone, or
+//! with one bound), or its program is run, once per group. Filters that no equality or bound leads
+//! to are run for every message of their collection: at most `RESIDUAL_MAX` of them. The first few
+//! groups of a collection, and of a bucket, are also just run, because that is as fast as looking
+//! further and takes less memory.
 //!
-//! Nothing of a collection is shared with another one, except the numbers of fields. `Index` is
-//! the unit to lock: put collections into several by `shard`, and matching a message keeps a
-//! registration waiting for that message only.
+//! Collections share nothing except the numbers of fields. `Index` is the unit to lock: spread
+//! collections over several by `shard`, so that a registration waits for the matching of one
+//! message at most.
 
 mod bucket;
 mod filing;
@@ -48,20 +48,20 @@ use paths::Paths;
 use plan::Plan;
 use slab::Slab;
 
-/// Different filters of one collection that nothing leads to, at most.
+/// Maximum number of different filters of one collection that no value or bound leads to.
 pub const RESIDUAL_MAX: u32 = 1_000;
 
-/// A tenant's collection: where a live subscription listens.
+/// A tenant's collection: what a live subscription listens to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
     /// Nothing ever crosses from one tenant to another.
     pub tenant: Arc<str>,
-    /// Matched whole: there are no patterns.
+    /// Compared as a whole: there are no patterns.
     pub collection: Box<str>,
 }
 
-/// Filters by what they need, and the subscriptions that have them. Subscriptions are numbers of
-/// the caller's.
+/// Filters by what they require, and the subscriptions that have them. Subscriptions are identified
+/// by the caller's numbers.
 #[derive(Clone, Debug)]
 pub struct Index {
     hasher: RandomState,
@@ -73,20 +73,20 @@ pub struct Index {
     groups: Slab<Group>,
     by_program: HashTable<u32>,
     subscriptions: usize,
-    /// Grows with every change of what is wanted, in any collection.
+    /// Increases whenever what is wanted changes, in any collection.
     version: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Collection {
     scope: Arc<Scope>,
-    /// Its bucket for what needs no certain value.
+    /// Its bucket for filters that require no certain value.
     root: u32,
     groups: u32,
-    /// Groups that look at the data.
+    /// Groups that test the data.
     data_groups: u32,
     residual: u32,
-    /// Buckets beside the root.
+    /// Buckets other than the root.
     buckets: u32,
     subscriptions: u32,
     version: u64,
@@ -95,25 +95,25 @@ struct Collection {
 /// Where a subscription was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// To be given back when the subscription is removed.
+    /// Pass this back to remove the subscription.
     pub group: u32,
-    /// Whether a value or a bound leads to the filter. If not, it is run for every message.
+    /// Whether the filter can be found by a value or a bound. If not, it is run for every message.
     pub indexed: bool,
-    /// Version of what is wanted in the collection; contains this subscription.
+    /// Version of what is wanted in the collection, including this subscription.
     pub interest_version: u64,
 }
 
-/// The collection has `RESIDUAL_MAX` different filters already that nothing leads to.
+/// The collection already has `RESIDUAL_MAX` different filters that no value or bound leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this collection has {RESIDUAL_MAX} different filters without an equality or a bound; add one"
 )]
 pub struct TooComplex;
 
-/// What matching found out besides.
+/// Other findings of a match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
-    /// Filters of the collection look at the data, and it is not JSON.
+    /// Filters of the collection test the data, and it is not JSON.
     pub unreadable: bool,
 }
 
@@ -136,7 +136,8 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Adds a subscription, which is not inside; `filter` is canonical, `None` = everything.
+    /// Adds a subscription, which must not be in the index; `filter` is canonical, `None` =
+    /// everything.
     pub fn insert(
         &mut self,
         subscription: u32,
@@ -167,7 +168,7 @@ impl Index {
         Ok(Placed { group, indexed: plan.is_indexed(), interest_version })
     }
 
-    /// Takes out a subscription that was put into `group`. Whether it was there.
+    /// Removes a subscription that was put into `group`. Returns whether it was there.
     pub fn remove(&mut self, subscription: u32, group: u32) -> bool {
         if !self.leave(subscription, group) {
             return false;
@@ -185,7 +186,7 @@ impl Index {
         true
     }
 
-    /// Appends the subscriptions that match to `out`, each once, in no particular order.
+    /// Appends the matching subscriptions to `out`, each once, in no particular order.
     pub fn matches(
         &self,
         tenant: &str,
@@ -216,7 +217,7 @@ impl Index {
         program::read(&self.groups.get(group)?.program, &self.paths)
     }
 
-    /// Subscriptions inside.
+    /// Number of subscriptions.
     pub fn len(&self) -> usize {
         self.subscriptions
     }
@@ -239,7 +240,7 @@ impl Index {
         all.into_iter().take(count).map(|(held, scope)| (Arc::clone(scope), held)).collect()
     }
 
-    /// The bucket for the value of the message's field at this place among those found.
+    /// The bucket for the value of the message's field at this position among those found.
     fn bucket_of_field(
         &self,
         scope: u32,
@@ -279,7 +280,7 @@ impl Index {
                 list.met(seen).for_each(|run| out.extend_from_slice(run));
                 continue;
             }
-            // Groups filed by a bound are filed once, so that none is met before.
+            // Groups filed by a bound are filed only once, so none can be met twice.
             let look = scratch.view(subject);
             for &group in list.met(seen).flatten() {
                 if let Some(group) = self.groups.get(group)
@@ -333,7 +334,7 @@ impl Index {
     }
 }
 
-/// Which of so many indexes a collection belongs to.
+/// Which of this many indexes a collection belongs to.
 pub fn shard(tenant: &str, collection: &str, shards: usize) -> usize {
     let hash = fold(tenant.bytes().chain([0]).chain(collection.bytes()));
     usize::try_from(hash % shards.max(1) as u64).unwrap_or(0)

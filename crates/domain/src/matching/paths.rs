@@ -1,7 +1,7 @@
-//! The fields that filters look at, each as a number.
+//! The fields that filters test, each as a number.
 //!
-//! They form a tree from name to name, so that a document is gone through once from its own side:
-//! a member costs one lookup, however many fields there are. A field is known while a filter
+//! They form a tree from name to name, so that a document is walked once from its own side: a
+//! member costs one lookup, however many fields there are. A field is known as long as a filter
 //! names it.
 
 use std::hash::{BuildHasher, RandomState};
@@ -11,9 +11,9 @@ use hashbrown::HashTable;
 use super::slab::Slab;
 use crate::filter::Field;
 
-/// Above all paths of the data.
+/// The parent of all data paths.
 pub(super) const DATA: u32 = 0;
-/// Above all keys of attributes.
+/// The parent of all attribute keys.
 pub(super) const ATTRIBUTES: u32 = 1;
 
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Paths {
 struct Node {
     above: u32,
     name: Box<[u8]>,
-    /// How many filters name this very field.
+    /// How many filters name exactly this field.
     uses: u32,
     below: u32,
 }
@@ -60,7 +60,7 @@ impl Paths {
         path
     }
 
-    /// One filter less names this field.
+    /// One filter fewer names this field.
     pub(super) fn release(&mut self, path: u32) {
         if let Some(node) = self.nodes.get_mut(path) {
             node.uses -= 1;
@@ -80,7 +80,7 @@ impl Paths {
         }
     }
 
-    /// The field of this name below another one, if a filter names it or one below it.
+    /// The child of this name under another field, if a filter names it or one below it.
     pub(super) fn find(&self, above: u32, name: &[u8]) -> Option<u32> {
         let is = |held: &u32| {
             self.nodes.get(*held).is_some_and(|node| node.above == above && *node.name == *name)

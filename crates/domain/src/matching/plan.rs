@@ -1,29 +1,29 @@
-//! How a filter can be found without looking at all of them.
+//! How a filter can be found without scanning all of them.
 
 use super::program::{NEEDS_DATA, RESIDUAL, SEVERAL};
 use crate::filter::{Condition, Expression, Field, Order, Scalar, Term};
 
-/// Alternatives of a filter that are filed one by one, at most.
+/// Maximum number of alternatives of a filter that are filed one by one.
 const ALTERNATIVES_MAX: usize = 16;
-/// Values of an `in` that are filed one by one, at most.
+/// Maximum number of values of an `in` that are filed one by one.
 const VALUES_MAX: usize = 16;
 
-/// What a canonical filter needs: one of its alternatives, each of which is a list of terms that
-/// all must hold.
+/// What a canonical filter requires: one of its alternatives, each a list of terms that must all
+/// hold.
 #[derive(Debug)]
 pub(crate) struct Plan<'filter> {
     pub(crate) alternatives: Vec<Alternative<'filter>>,
     pub(super) flags: u8,
 }
 
-/// Terms of which all must hold, as far as they help finding the filter.
+/// Terms that must all hold, as far as they help to find the filter.
 #[derive(Debug, Default)]
 pub(crate) struct Alternative<'filter> {
-    /// Fields with the values they must have one of.
+    /// Fields, each with the values it must have one of.
     pub(crate) equalities: Vec<(&'filter Field, &'filter [Scalar])>,
-    /// The first comparison by order.
+    /// The first order comparison.
     pub(super) ordered: Option<(&'filter Field, Order, &'filter Scalar)>,
-    /// How many terms there are, also those that do not help.
+    /// How many terms there are, including those that do not help.
     pub(super) terms: usize,
 }
 

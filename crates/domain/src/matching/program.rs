@@ -1,4 +1,4 @@
-//! A canonical filter in few bytes: to be run, and to be told from others.
+//! A canonical filter in few bytes, for running it and for comparing it with others.
 //!
 //! ```text
 //! program = flags [ node ]                no node: everything matches
@@ -14,7 +14,7 @@ use crate::filter::{Condition, Expression, Order, Scalar, ScalarRef, Seen, Term}
 use crate::json::Number;
 use crate::message::{put_varint, take_varint};
 
-/// The filter looks at the data.
+/// The filter tests the data.
 pub(super) const NEEDS_DATA: u8 = 1;
 /// The filter is filed in several places, and may be met more than once.
 pub(super) const SEVERAL: u8 = 2;
@@ -41,7 +41,7 @@ const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const TEXT: u8 = 3;
 const DOUBLE: u8 = 4;
-/// Whole numbers from zero, and behind it those below zero.
+/// Whole numbers from zero up, followed by those below zero.
 const WHOLE: u8 = 5;
 const NEGATIVE: u8 = 6;
 
@@ -147,7 +147,7 @@ pub(super) fn run(program: &[u8], look: &Look<'_>) -> bool {
     if flags & NEEDS_DATA != 0 && !look.is_readable() {
         return false;
     }
-    // A program is our own: one that cannot be read does not occur, and matches nothing.
+    // Programs are our own: an unreadable one cannot occur, and would match nothing.
     nodes.is_empty() || run_node(&mut Reader(nodes), look).unwrap_or(false)
 }
 
@@ -171,7 +171,7 @@ fn run_node(reader: &mut Reader<'_>, look: &Look<'_>) -> Option<bool> {
     }
 }
 
-/// Reads all of the term, also when the answer is known.
+/// Reads the whole term even when the answer is known.
 fn run_term(tag: u8, seen: Option<Seen<'_>>, reader: &mut Reader<'_>) -> Option<bool> {
     if tag == PRESENT {
         return Some(seen.is_some());
@@ -206,7 +206,7 @@ fn order(tag: u8) -> Option<Order> {
     })
 }
 
-/// The first comparison by order that must hold for the program to match.
+/// The first order comparison that must hold for the program to match.
 pub(super) fn first_ordered(program: &[u8]) -> Option<(u32, Order, ScalarRef<'_>)> {
     let mut reader = Reader(program.get(1..)?);
     if reader.0.first() == Some(&ALL) {
@@ -282,7 +282,7 @@ fn owned(value: ScalarRef<'_>) -> Scalar {
     }
 }
 
-/// The fields that a program names, as often as it does.
+/// The fields that a program names, with repeats.
 pub(super) fn paths(program: &[u8]) -> Vec<u32> {
     let mut found = Vec::new();
     let mut reader = Reader(program.get(1..).unwrap_or_default());
@@ -293,7 +293,7 @@ pub(super) fn paths(program: &[u8]) -> Vec<u32> {
 fn gather(reader: &mut Reader<'_>, found: &mut Vec<u32>) -> Option<()> {
     match reader.byte()? {
         NOT => Some(()),
-        // Going on behind the length is going into the part.
+        // Continuing after the length enters the part.
         ALL | ANY => reader.varint().map(|_| ()),
         tag => {
             found.push(reader.path()?);

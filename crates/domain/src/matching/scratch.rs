@@ -1,26 +1,26 @@
-//! What matching needs beside the index, used again for every message.
+//! What matching needs besides the index, reused for every message.
 
 use super::paths::{ATTRIBUTES, DATA, Paths};
 use crate::filter::Seen;
 use crate::json::{self, Members, NotJson, Number, Value};
 use crate::message::{self, Malformed};
 
-/// Bytes of strings with escapes that are kept room for; more is given back after the message.
+/// How much buffer for unescaped strings is kept; more is released after the message.
 const TEXT_BYTES_KEPT: usize = 64 << 10;
 
-/// Room for matching one message at a time. Make one per thread and keep it: then matching
-/// allocates nothing.
+/// Working memory for matching one message at a time. Keep one per thread, so that matching does
+/// not allocate.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Which message this is: what was noted under another number counts as nothing.
+    /// The current message's number: anything noted under another number is stale.
     round: u32,
     /// By path.
     slots: Vec<Slot>,
-    /// The paths that the message has, those of attributes first.
+    /// The paths that the message has, attributes first.
     pub(super) found: Vec<u32>,
-    /// Strings of the data that had escapes, without them.
+    /// Unescaped copies of strings in the data that had escapes.
     text: String,
-    /// Rounds in which groups were met, by group.
+    /// The round in which each group was last met, by group.
     met: Vec<u32>,
     /// One encoded value.
     pub(super) key: Vec<u8>,
@@ -52,17 +52,17 @@ struct Span {
     end: u32,
 }
 
-/// What a message is made of, for matching.
+/// The message to match.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'message> {
-    /// The record body, in the layout of `message::encode`: the attributes are taken from it.
+    /// The record body, in the layout of `message::encode`; the attributes come from it.
     pub record: &'message [u8],
-    /// The data. Usually that of the record; another document to match that one instead.
+    /// The data. Usually the record's own; pass another document to match that instead.
     pub data: &'message [u8],
 }
 
 impl<'message> Subject<'message> {
-    /// A record as it is.
+    /// A record with its own data.
     pub fn of(record: &'message [u8]) -> Result<Self, Malformed> {
         Ok(Self { record, data: message::data(record)? })
     }
@@ -113,7 +113,7 @@ impl Scratch {
     }
 
     fn read(&mut self, paths: &Paths, data: &[u8]) -> Result<(), NotJson> {
-        // Places are 32 bits wide, which is far beyond what a message may hold.
+        // Positions are 32 bits wide, far beyond what a message may hold.
         if u32::try_from(data.len()).is_err() {
             return Err(NotJson);
         }
@@ -127,8 +127,8 @@ impl Scratch {
             }
             return Err(error);
         }
-        // Objects are gone into only when all around them is noted: so of a name that is there
-        // twice the last one counts.
+        // Descend into objects only after everything around them is noted, so that the last of two
+        // equal names counts.
         let mut at = attributes;
         while let Some(path) = self.found.get(at).copied() {
             if paths.has_below(path) {
@@ -207,7 +207,7 @@ impl Scratch {
         *slot = Slot { round, what };
     }
 
-    /// Whether `group` is met for the first time by this message.
+    /// Whether this message meets `group` for the first time.
     pub(super) fn meet(&mut self, group: u32) -> bool {
         let group = group as usize;
         if self.met.len() <= group {
@@ -227,12 +227,12 @@ impl Scratch {
 }
 
 impl<'message> Look<'message> {
-    /// Whether the data is JSON, and was looked at.
+    /// Whether the data was read and is JSON.
     pub(super) fn is_readable(&self) -> bool {
         self.scratch.readable
     }
 
-    /// What the message has there.
+    /// The message's value at `path`.
     pub(super) fn get(&self, path: u32) -> Option<Seen<'message>> {
         let slot = self.scratch.slots.get(path as usize)?;
         if slot.round != self.scratch.round {
@@ -264,7 +264,7 @@ impl Span {
     }
 }
 
-/// Where `part` lies in `whole`, of which it is a part.
+/// The position of `part` in `whole`, which contains it.
 fn span(whole: &[u8], part: &[u8]) -> Span {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     Span::new(start, start + part.len())

@@ -1,12 +1,12 @@
-//! Things by number, in pieces: growing copies nothing and leaves little unused.
+//! A table by number, in chunks: growing copies nothing and wastes little.
 
 const PIECE: usize = 1_024;
 
-/// A table whose places are used again.
+/// A table that reuses its slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     pieces: Vec<Vec<Slot<T>>>,
-    /// The place to use next; `None` = a new one.
+    /// The next slot to use; `None` = a new one.
     free: Option<u32>,
     len: usize,
 }
@@ -28,7 +28,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// How many numbers were ever in use: all are below this.
+    /// One more than the highest number ever in use.
     pub(crate) fn bound(&self) -> usize {
         match self.pieces.split_last() {
             Some((last, full)) => full.len() * PIECE + last.len(),
@@ -57,7 +57,7 @@ impl<T> Slab<T> {
             Some(last) if last.len() < PIECE => last.push(Slot::Taken(value)),
             _ => {
                 let mut piece = Vec::new();
-                // The first piece grows as needed: most tables stay small.
+                // The first chunk grows as needed: most tables stay small.
                 if !self.pieces.is_empty() {
                     piece.reserve_exact(PIECE);
                 }
@@ -95,7 +95,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// What there is, by number.
+    /// The entries, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let places = self.pieces.iter().flatten();
         (0..).zip(places).filter_map(|(number, place)| match place {

@@ -1,12 +1,12 @@
-//! Bounds in order, each with a number: what a value meets is one run of them.
+//! Sorted bounds, each with a number: the ones a value meets are one run.
 //!
 //! ```text
 //! x > 3, x >= 5, x > 5, x > 9         bounds of one direction, sorted
 //! └── x = 5 meets these ┘
 //! ```
 //!
-//! The list is in pieces, so that putting one in or taking one out moves few others, and the
-//! numbers of a run are copied piece by piece.
+//! The list is in chunks, so that inserting or removing one moves few others, and the numbers of a
+//! run are copied chunk by chunk.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::json::Number;
 
 const PIECE_MAX: usize = 256;
 
-/// What one field is compared with, by one direction and one type.
+/// The bounds of one field in one direction and of one type.
 #[derive(Clone, Debug)]
 pub(super) struct Thresholds {
     pub(super) kind: Kind,
@@ -39,8 +39,8 @@ struct Piece {
     numbers: Vec<u32>,
 }
 
-/// In the order of their values; where values are equal, so that those a value meets that is
-/// equal too are on the side of those it meets anyway.
+/// Ordered by value; among equal values, the bounds that an equal value meets are on the side of
+/// those it meets anyway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bound {
     value: BoundValue,
@@ -60,7 +60,7 @@ pub(super) fn bound(path: u32, order: Order, value: ScalarRef<'_>, exact: bool) 
     let (value, text) = match value {
         ScalarRef::Text(text) => (BoundValue::Text(text.into()), true),
         ScalarRef::Number(number) => (BoundValue::Number(number), false),
-        // Nothing else is ordered: no filter has such a bound.
+        // Nothing else has an order: no filter has such a bound.
         ScalarRef::Null | ScalarRef::Bool(_) => (BoundValue::Text([].into()), true),
     };
     (Kind { path, above, text, exact }, Bound { value, edge })
@@ -114,7 +114,7 @@ impl Thresholds {
             Seen::Text(_) => self.kind.text,
             _ => false,
         };
-        // Above: all up to the value, with the lower edge of it. Below: all from its upper edge.
+        // Above: everything up to the value, including its lower edge. Below: from its upper edge.
         let above = self.kind.above;
         let before = move |bound: &Bound| match bound.value.cmp_seen(seen) {
             Ordering::Equal => !bound.edge,
@@ -142,7 +142,7 @@ impl Thresholds {
 }
 
 impl Piece {
-    /// Where the bound with this number is or would be.
+    /// Where the bound with this number is, or would be inserted.
     fn place_of(&self, bound: &Bound, number: u32) -> usize {
         let first = self.bounds.partition_point(|held| held < bound);
         let equal = self.bounds.get(first..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A set of offsets in pages of 4,096: absent = empty, full, or one bit each.
+//! A set of offsets in pages of 4,096: absent = empty, full, or one bit per offset.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ const PAGE: u64 = 4_096;
 pub(super) const WORD: u64 = 64;
 const WORDS: usize = 64;
 
-/// A set of offsets. The greatest offset, `u64::MAX`, can never be inside.
+/// A set of offsets. The greatest offset, `u64::MAX`, is never in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Acked {
     /// Pages that are neither full nor absent, by page number. One whose bits were all dropped
-    /// stays until the cursor has left it, so that acks in slight disorder need no allocation.
+    /// stays until the cursor has left it, so that slightly out-of-order acks need no allocation.
     bits: BTreeMap<u64, Box<Bits>>,
-    /// Runs of full pages: first page → the page behind the last. They neither overlap nor touch.
+    /// Runs of full pages: first page → the page after the last. They neither overlap nor touch.
     full: BTreeMap<u64, u64>,
     count: u64,
 }
@@ -39,7 +39,7 @@ impl Acked {
         }
     }
 
-    /// Adds the offsets `from ≤ o < to`; returns how many were not inside.
+    /// Adds the offsets `from ≤ o < to`; returns how many were new.
     pub(super) fn insert(&mut self, from: u64, to: u64) -> u64 {
         let (first, last) = (from / PAGE, to / PAGE);
         let fresh = if first == last {
@@ -54,7 +54,7 @@ impl Acked {
         fresh
     }
 
-    /// The lowest offset inside from `from` on.
+    /// The lowest offset in the set from `from` on.
     pub(super) fn next_set(&self, from: u64) -> Option<u64> {
         let page = from / PAGE;
         if self.full_run_of(page).is_some() {
@@ -71,7 +71,7 @@ impl Acked {
         in_bits.into_iter().chain(in_full).min()
     }
 
-    /// The lowest offset not inside from `from` on.
+    /// The lowest offset not in the set from `from` on.
     pub(super) fn next_clear(&self, from: u64) -> u64 {
         let mut from = from;
         loop {
@@ -85,13 +85,13 @@ impl Acked {
             };
             match bits.next_clear(from % PAGE) {
                 Some(found) => return page * PAGE + found,
-                // The last page of all is never entirely set, so there is a next one.
+                // The very last page is never entirely set, so there is a next one.
                 None => from = (page + 1) * PAGE,
             }
         }
     }
 
-    /// Removes every offset below `offset`, which itself must not be inside.
+    /// Removes every offset below `offset`, which itself must not be in the set.
     pub(super) fn drop_below(&mut self, offset: u64) {
         let page = offset / PAGE;
         while let Some(entry) = self.bits.first_entry() {
@@ -114,7 +114,7 @@ impl Acked {
     }
 
     /// The pages in ascending order, as runs of equal words or single mixed words, for storing:
-    /// (first word, how many words, their value). Empty words are left out.
+    /// (first word, how many words, their value). Empty words are omitted.
     pub(super) fn words(&self) -> Vec<(u64, u64, u64)> {
         const PER_PAGE: u64 = PAGE / WORD;
         let mut words: Vec<_> = self
@@ -136,13 +136,13 @@ impl Acked {
         self.bits.len() * BITS + self.full.len() * FULL
     }
 
-    /// The page behind the run of full pages that contains `page`.
+    /// The page after the run of full pages that contains `page`.
     fn full_run_of(&self, page: u64) -> Option<u64> {
         let (_, &end) = self.full.range(..=page).next_back()?;
         (end > page).then_some(end)
     }
 
-    /// Sets the places `from ≤ p < to` of one page; returns how many were not set.
+    /// Sets the bits `from ≤ p < to` of one page; returns how many were new.
     fn insert_in_page(&mut self, page: u64, from: u64, to: u64) -> u64 {
         if from >= to || self.full_run_of(page).is_some() {
             return 0;
@@ -156,7 +156,7 @@ impl Acked {
         fresh
     }
 
-    /// Makes the pages `first ≤ p < end` full; returns how many offsets were not inside.
+    /// Makes the pages `first ≤ p < end` full; returns how many offsets were new.
     fn fill(&mut self, first: u64, end: u64) -> u64 {
         if first >= end {
             return 0;
@@ -169,7 +169,8 @@ impl Acked {
         (end - first - self.add_full_run(first, end)) * PAGE - known
     }
 
-    /// Unites a run with those it overlaps or touches; returns how many of its pages were full.
+    /// Merges a run with those it overlaps or touches; returns how many of its pages were already
+    /// full.
     fn add_full_run(&mut self, first: u64, end: u64) -> u64 {
         let (mut united_first, mut united_end, mut known) = (first, end, 0);
         while let Some((&other_first, &other_end)) = self.full.range(..=end).next_back() {
@@ -206,7 +207,7 @@ impl Bits {
         fresh
     }
 
-    /// Clears the places below `to`; returns how many were set.
+    /// Clears the bits below `to`; returns how many were set.
     fn clear_below(&mut self, to: u64) -> u64 {
         let mut cleared = 0;
         for (start, word) in (0..to).step_by(WORDS).zip(&mut self.words) {
@@ -245,7 +246,7 @@ fn bit(offset: u64) -> u64 {
     1 << (offset % WORD)
 }
 
-/// The place of the word numbered `number` (over all pages) in its page.
+/// The index in its page of the word numbered `number` (over all pages).
 fn word_index(number: u64) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "below 64")]
     {
@@ -253,7 +254,7 @@ fn word_index(number: u64) -> usize {
     }
 }
 
-/// The bits of the word that starts at place `start` which lie in `from ≤ p < to`.
+/// The bits of the word starting at `start` that are in `from ≤ p < to`.
 fn mask_within(from: u64, to: u64, start: u64) -> u64 {
     let from = from.saturating_sub(start).min(WORD);
     let to = to.saturating_sub(start).min(WORD);

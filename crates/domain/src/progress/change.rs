@@ -1,4 +1,4 @@
-//! A change of progress as one frame of the log holds it, and how two become one.
+//! A change of progress as one log frame stores it, and how to merge two.
 
 use super::{Attempt, Progress};
 use crate::offset::{Offset, OffsetRange};
@@ -6,20 +6,20 @@ use crate::offset::{Offset, OffsetRange};
 /// One change of a subscription's progress, as it is written to the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProgressChange {
-    /// These offsets are settled for good. Shortest when ascending and not touching, as `unite`
+    /// These offsets are settled for good. Shortest when ascending and not adjacent, as `unite`
     /// keeps them; any order means the same.
     Settled(Vec<OffsetRange>),
-    /// These records have been tried so often (absolute numbers, so that repeating is harmless).
+    /// The attempts of these records (absolute numbers, so that repeating is harmless).
     Attempts(Vec<(Offset, Attempt)>),
-    /// Everything before is forgotten; this is the progress now (seek).
+    /// Replaces everything before; this is the progress now (seek).
     Replaced(Box<Progress>),
 }
 
 impl ProgressChange {
-    /// Adds `later` to this change if one frame can hold both in order; otherwise gives it back.
+    /// Merges `later` into this change if one frame can hold both in order; otherwise returns it.
     ///
-    /// Offsets settled in order cost the same however many are held already. Whatever comes
-    /// before a replacement is forgotten by it, and what comes after goes into it.
+    /// Settling offsets in order has a constant cost however many are already in the change. A
+    /// replacement discards whatever came before it and absorbs what comes after.
     pub fn merge(&mut self, later: Self) -> Option<Self> {
         match (&mut *self, later) {
             (Self::Settled(ranges), Self::Settled(later)) => {
@@ -46,9 +46,9 @@ impl ProgressChange {
     }
 }
 
-/// Adds `range` to ascending ranges that do not touch, and keeps them so.
+/// Adds `range` to ascending, non-adjacent ranges, and keeps them so.
 ///
-/// Ranges in any other order come out covering the same offsets, only later.
+/// Given out of order, ranges still cover the same offsets, only more slowly.
 pub fn unite(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
     if range.is_empty() {
         return;
@@ -64,8 +64,8 @@ fn unite_before_last(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
     let first = ranges.partition_point(|known| known.to < range.from);
     let end = ranges.partition_point(|known| known.from <= range.to);
     let touched = ranges.get(first..end);
-    // Only what touches the new range may be replaced by their hull: were the ranges handed in
-    // out of order, a hull of others would settle offsets that nobody has acked.
+    // Only ranges that touch the new one may be replaced by their hull: if the ranges were passed
+    // in out of order, a hull over others would settle offsets that nobody has acked.
     let touches = |known: &OffsetRange| known.to >= range.from && known.from <= range.to;
     match touched {
         Some(touched) if touched.iter().all(touches) => {
@@ -86,14 +86,14 @@ fn unite_before_last(ranges: &mut Vec<OffsetRange>, range: OffsetRange) {
     }
 }
 
-/// Adds later attempts to earlier ones, ascending; of two for one offset the later stays.
+/// Merges later attempts into earlier ones, ascending; if an offset has two, the later wins.
 fn unite_attempts(attempts: &mut Vec<(Offset, Attempt)>, later: Vec<(Offset, Attempt)>) {
     attempts.extend(later);
     if attempts.is_sorted_by(|a, b| a.0 < b.0) {
         return;
     }
     attempts.sort_by_key(|&(offset, _)| offset);
-    // `dedup_by` keeps the first of equal neighbours; the later attempt is moved into it.
+    // `dedup_by` keeps the first of equal neighbors, so move the later attempt into it.
     attempts.dedup_by(|dropped, kept| {
         let same = dropped.0 == kept.0;
         if same {

@@ -19,9 +19,9 @@ use crate::message::{Malformed, put_varint, take_varint};
 use crate::offset::{Epoch, Offset, OffsetRange};
 use crate::time::Timestamp;
 
-/// Of a change.
+/// Version of a change.
 const VERSION: u64 = 1;
-/// Of progress; the one before lacked the void ids.
+/// Version of progress; version 1 lacked the void ids.
 const PROGRESS_VERSION: u64 = 2;
 const PROGRESS_VERSION_BEFORE: u64 = 1;
 
@@ -33,11 +33,11 @@ const SETTLED: u64 = 0;
 const ATTEMPTS: u64 = 1;
 const REPLACED: u64 = 2;
 
-/// Words that can exist, the last one excepted: it can be mixed, but never full.
+/// The number of words that can exist, except the last one: it can be mixed, but never full.
 const WORDS_MAX: u64 = u64::MAX / WORD;
 
 impl Progress {
-    /// Appends the stored form. Its size grows with the holes, not with what is acked.
+    /// Appends the stored form. Its size grows with the gaps, not with how much is acked.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, PROGRESS_VERSION);
         put_varint(out, self.cursor.0);
@@ -55,7 +55,7 @@ impl Progress {
         put_attempts(out, self.attempts.len(), self.attempts());
     }
 
-    /// Reads what `encode` wrote; anything else is malformed.
+    /// Decodes what `encode` wrote; anything else is malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input { bytes };
         let progress = take_progress(&mut input)?;
@@ -87,12 +87,12 @@ impl Progress {
 struct Run {
     kind: u64,
     words: u64,
-    /// The words themselves, of a mixed run.
+    /// The words of a mixed run.
     mixed: Vec<u64>,
 }
 
 impl ProgressChange {
-    /// Appends the stored form. Empty ranges are left out.
+    /// Appends the stored form. Empty ranges are omitted.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, VERSION);
         match self {
@@ -111,7 +111,7 @@ impl ProgressChange {
         }
     }
 
-    /// Reads what `encode` wrote; anything else is malformed.
+    /// Decodes what `encode` wrote; anything else is malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input { bytes };
         input.expect_version()?;
@@ -149,7 +149,7 @@ fn take_progress(input: &mut Input<'_>) -> Result<Progress, Malformed> {
     Ok(progress)
 }
 
-/// Takes one run that starts at the word numbered `first`; returns the word behind it.
+/// Decodes one run that starts at the word numbered `first`; returns the word after it.
 fn take_run(input: &mut Input<'_>, progress: &mut Progress, first: u64) -> Result<u64, Malformed> {
     let header = input.number()?;
     let (words, kind) = (header >> 2, header & 3);
@@ -175,7 +175,7 @@ fn add_word(progress: &mut Progress, start: u64, mut word: u64) -> Result<(), Ma
     while word != 0 {
         let from = u64::from(word.trailing_zeros());
         let length = u64::from((word >> from).trailing_ones());
-        // Only the greatest offset, which cannot be acked, makes this overflow.
+        // Overflows only for the greatest offset, which cannot be acked.
         let to = (start + from).checked_add(length).ok_or(Malformed)?;
         add_acked(progress, start + from, to)?;
         word &= !((u64::MAX >> (WORD - length)) << from);
@@ -184,7 +184,7 @@ fn add_word(progress: &mut Progress, start: u64, mut word: u64) -> Result<(), Ma
 }
 
 fn add_acked(progress: &mut Progress, from: u64, to: u64) -> Result<(), Malformed> {
-    // The lowest offset that is not acked is the cursor, or else it stands elsewhere.
+    // The cursor must be the lowest unacked offset, or the data is inconsistent.
     if from <= progress.cursor.0 {
         return Err(Malformed);
     }
@@ -249,7 +249,7 @@ fn take_attempts(input: &mut Input<'_>) -> Result<Vec<(Offset, Attempt)>, Malfor
 const RANGE_BYTES_MIN: usize = 2;
 const ATTEMPT_BYTES_MIN: usize = 3;
 
-/// Appends the way from `before` to `offset`.
+/// Appends the distance from `before` to `offset`.
 fn put_step(out: &mut Vec<u8>, before: u64, offset: u64) {
     let step = offset.wrapping_sub(before).cast_signed();
     put_varint(out, ((step << 1) ^ (step >> 63)).cast_unsigned());
@@ -271,8 +271,8 @@ impl Input<'_> {
         Ok(before.wrapping_add((folded >> 1) ^ (folded & 1).wrapping_neg()))
     }
 
-    /// A number of things that take at least `bytes_min` each, so that rubbish cannot ask for
-    /// more memory than its own length allows.
+    /// A count of items that take at least `bytes_min` each, so that garbage cannot request more
+    /// memory than its own length allows.
     fn count(&mut self, bytes_min: usize) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
         if count > self.bytes.len() / bytes_min { Err(Malformed) } else { Ok(count) }

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::message::Malformed;
 
-/// The most obvious progress: every settled offset on its own.
+/// The simplest possible progress: every settled offset on its own.
 #[derive(Default)]
 struct Naive {
     acked: BTreeSet<u64>,
     attempts: BTreeMap<u64, Attempt>,
 }
 
-/// Far enough for several pages to become full.
+/// Enough for several pages to become full.
 const UNIVERSE: u64 = 6 * 4_096;
 
 impl Naive {
@@ -73,7 +73,7 @@ fn any_range() -> impl Strategy<Value = OffsetRange> {
 #[derive(Clone, Debug)]
 enum Step {
     Ack(OffsetRange),
-    /// Acks the cursor and so many behind it.
+    /// Acks the cursor and this many after it.
     AckInOrder(u64),
     Try(u64, u32),
 }
@@ -292,7 +292,7 @@ fn what_is_acked_one_by_one_behind_a_hole_takes_no_more_memory_than_one_range() 
     let mut progress = Progress::default();
     let mut once = progress.clone();
     once.ack(range(1, 100 * 4_096));
-    // From the middle both ways, so that runs of full pages meet at either end.
+    // From the middle in both directions, so that runs of full pages meet at either end.
     for page in (0..50).rev().chain(50..100) {
         for offset in page * 4_096..(page + 1) * 4_096 {
             progress.ack(OffsetRange::one(Offset(offset.max(1))));

@@ -1,17 +1,17 @@
-//! Whose tokens pushes may carry.
+//! Which accounts pushes may carry tokens for.
 
 use crate::error::Invalid;
 
-/// Most bytes of a pattern: no account has a longer name.
+/// Maximum bytes of a pattern: no account has a longer name.
 const PATTERN_BYTES_MAX: usize = 320;
 
-/// The accounts that may be named in an OIDC token of a push. A token is sent to whatever endpoint
-/// its subscription names, so whoever may name an account may act as that account elsewhere.
+/// The accounts that the OIDC token of a push may name. A token is sent to whatever endpoint its
+/// subscription names, so anyone allowed to name an account can act as that account elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accounts {
-    /// Anybody.
+    /// Any account.
     Any,
-    /// Those that match one of these patterns; without a pattern nobody.
+    /// Those that match one of these patterns; with no patterns, none.
     Listed(Vec<Pattern>),
 }
 
@@ -31,13 +31,13 @@ impl Accounts {
     }
 }
 
-/// An account, or several: `*` stands for any characters but `@`.
+/// An account, or several: `*` matches any characters except `@`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Reads a pattern such as `pusher@shop.iam.gserviceaccount.com` or `*@shop.example.com`; `*`
-    /// alone is everyone.
+    /// Parses a pattern such as `pusher@shop.iam.gserviceaccount.com` or `*@shop.example.com`; `*`
+    /// alone matches everyone.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let is_bad = |c: char| c.is_whitespace() || c.is_control();
         if text.is_empty() || text.len() > PATTERN_BYTES_MAX || text.contains(is_bad) {
@@ -61,7 +61,7 @@ impl Pattern {
         let mut pieces = pieces.peekable();
         while let Some(piece) = pieces.next() {
             let at = match pieces.peek() {
-                // The last piece stands at the end.
+                // The last piece must be at the end.
                 None => rest.len().checked_sub(piece.len()).filter(|_| rest.ends_with(piece)),
                 Some(_) => rest.find(piece),
             };

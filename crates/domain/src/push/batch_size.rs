@@ -2,8 +2,8 @@
 
 use super::{BatchPush, Outcome};
 
-/// How many messages the next request of a lane may carry. A request that fails is sent again
-/// as single messages, so that only the one that cannot be taken spends attempts.
+/// How many messages the next request of a lane may carry. After a failure the messages are resent
+/// one by one, so that only the one the endpoint cannot take uses up attempts.
 #[derive(Clone, Debug)]
 pub struct BatchSize {
     messages: usize,
@@ -11,19 +11,20 @@ pub struct BatchSize {
 }
 
 impl BatchSize {
-    /// Begins with as many as the settings allow.
+    /// Starts with as many as the settings allow.
     pub fn new(settings: &BatchPush) -> Self {
         let messages = usize::try_from(settings.messages).unwrap_or(usize::MAX).max(1);
         Self { messages, messages_max: messages }
     }
 
-    /// How many messages may go now.
+    /// How many messages the next request may carry.
     pub fn messages(&self) -> usize {
         self.messages
     }
 
-    /// A request with `sent` messages came to this: twice as many may go next where all were
-    /// acked, one where it failed. An endpoint that acks a part, or was never asked, says nothing.
+    /// Notes the outcome of a request with `sent` messages: twice as many may go next if all were
+    /// acked, one if it failed. An endpoint that acked only a part, or was never reached, tells us
+    /// nothing.
     pub fn note(&mut self, outcome: &Outcome, sent: usize) {
         match outcome {
             Outcome::Acked { count, .. } if *count == sent => {
@@ -71,7 +72,7 @@ mod tests {
         let acked = |count| Outcome::Acked { count, status: 204 };
         for (outcome, sent, expected) in [
             (acked(8), 8, 16),
-            // Fewer than may go: there were no more.
+            // Fewer than allowed: there were no more.
             (acked(3), 3, 16),
             (acked(7), 8, 8),
             (acked(1), 8, 8),

@@ -1,6 +1,6 @@
-//! How an attempt to push ended, in a word, and what that says about the endpoint.
+//! How an attempt to push ended, as one word, and what that says about the endpoint.
 
-/// How an attempt to push ended, in a word.
+/// How an attempt to push ended, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// It was acked.
@@ -13,9 +13,9 @@ pub enum Class {
     Dns,
     /// No TLS session.
     Tls,
-    /// The address may not be connected to.
+    /// Connecting to the address is not allowed.
     Blocked,
-    /// The connection ended before an answer, or what came is no HTTP.
+    /// The connection ended before an answer, or the answer is not HTTP.
     Protocol,
     /// A status below 200 or of 300 to 399.
     Http3xx,
@@ -23,11 +23,11 @@ pub enum Class {
     Http4xx,
     /// A status of 500 and above.
     Http5xx,
-    /// The endpoint said itself that trying again is of no use.
+    /// The endpoint itself said that retrying is useless.
     Permanent,
-    /// The endpoint said itself that it may work later.
+    /// The endpoint itself said that it may work later.
     Transient,
-    /// The endpoint said itself that it is not set up rightly.
+    /// The endpoint itself said that it is misconfigured.
     Config,
 }
 
@@ -49,7 +49,7 @@ impl Class {
         Self::Config,
     ];
 
-    /// The class of that word.
+    /// The class with this name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == word)
     }
@@ -73,7 +73,7 @@ impl Class {
         }
     }
 
-    /// The class of an answer that acks nothing and says no more than its status.
+    /// The class of an answer that acks nothing and has nothing but its status.
     pub fn of_status(status: u16) -> Self {
         match status {
             400..=499 => Self::Http4xx,
@@ -82,7 +82,7 @@ impl Class {
         }
     }
 
-    /// The class that an endpoint gave its answer itself, in any letters.
+    /// The class that the endpoint itself gave in its answer, case-insensitive.
     pub fn said(word: &[u8]) -> Option<Self> {
         let word = word.trim_ascii();
         [Self::Permanent, Self::Config, Self::Transient]
@@ -90,8 +90,8 @@ impl Class {
             .find(|class| word.eq_ignore_ascii_case(class.as_str().as_bytes()))
     }
 
-    /// What a failure of this class says about the endpoint, whose answer had this status if
-    /// there was one.
+    /// What a failure of this class says about the endpoint; `status` is that of its answer, if
+    /// any.
     pub fn health(self, status: Option<u16>) -> Health {
         match self {
             Self::Connect | Self::Dns | Self::Tls | Self::Blocked => Health::Unreachable,
@@ -107,11 +107,11 @@ impl Class {
 /// What a failure says about the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// There is no way to it: no connection, no address, no TLS, or it may not be connected to.
+    /// It cannot be reached: no connection, no address, no TLS, or connecting to it is not allowed.
     Unreachable,
-    /// It is there and does not work: no answer in time, a 5xx, 429, or what is no HTTP.
+    /// It is there but not working: no answer in time, a 5xx, 429, or something that is not HTTP.
     Down,
-    /// It works and did not take this message: the message may be bad.
+    /// It works but did not take this message: the message may be bad.
     Working,
 }
 

@@ -1,4 +1,4 @@
-//! Which headers of a push are whose, and which of them hold secrets.
+//! Who may set which headers of a push, and which of them hold secrets.
 
 use http::HeaderName;
 use http::header::{
@@ -6,7 +6,7 @@ use http::header::{
     UPGRADE, USER_AGENT,
 };
 
-/// Headers that say who sends and how the request itself travels.
+/// Headers that identify the sender and control the transport of the request.
 const RESERVED: [HeaderName; 12] = [
     HOST,
     CONTENT_LENGTH,
@@ -22,11 +22,11 @@ const RESERVED: [HeaderName; 12] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Headers whose names begin like this are ours, Google's or those of signatures.
+/// Headers with these prefixes are ours, Google's or those of signatures.
 const RESERVED_PREFIXES: [&str; 3] = ["postrider-", "webhook-", "x-goog-pubsub-"];
 
-/// Headers that a receiver, or a proxy in front of it, acts upon. Whoever publishes a message must
-/// not decide how its body is read, who seems to ask, or from where.
+/// Headers that a receiver, or a proxy in front of it, acts on. A publisher must not decide how the
+/// body is read, who the caller appears to be, or where it comes from.
 const TRUSTED: [&str; 22] = [
     "accept",
     "access-control-request-headers",
@@ -52,11 +52,11 @@ const TRUSTED: [&str; 22] = [
     "x-rewrite-url",
 ];
 
-/// The same by how their names begin.
+/// The same, by prefix.
 const TRUSTED_PREFIXES: [&str; 8] =
     ["accept-", "cf-", "content-", "if-", "proxy-", "sec-", "x-forwarded-", "x-goog-"];
 
-/// The same by a word between the dashes of their names.
+/// The same, by a word between dashes.
 const TRUSTED_WORDS: [&str; 7] = [
     "auth",
     "authenticate",
@@ -67,8 +67,8 @@ const TRUSTED_WORDS: [&str; 7] = [
     "cookie2",
 ];
 
-/// What a name holds whose value had better not be seen. `auth` stands for `authorization` and its
-/// like; a word too many costs nothing.
+/// Words in a header's name that suggest its value should not be shown. `auth` covers
+/// `authorization` and the like; a false positive costs nothing.
 const SECRET_WORDS: [&str; 7] =
     ["auth", "cookie", "key", "password", "secret", "signature", "token"];
 
@@ -78,7 +78,7 @@ pub fn is_reserved_header(name: &HeaderName) -> bool {
     RESERVED.contains(name) || RESERVED_PREFIXES.iter().any(begins)
 }
 
-/// Whether an attribute of a message may be sent as this header.
+/// Whether a message attribute may be sent as this header.
 pub fn is_attribute_header(name: &HeaderName) -> bool {
     let text = name.as_str();
     let is_trusted = TRUSTED.contains(&text)
@@ -87,7 +87,7 @@ pub fn is_attribute_header(name: &HeaderName) -> bool {
     !is_trusted && !is_reserved_header(name)
 }
 
-/// Whether the value of a header of this name may be a secret, which no log should show.
+/// Whether the value of this header may be a secret, which no log should show.
 pub fn is_secret_header(name: &HeaderName) -> bool {
     SECRET_WORDS.iter().any(|word| name.as_str().contains(word))
 }

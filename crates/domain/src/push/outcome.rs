@@ -21,12 +21,12 @@
 use super::{Class, Health};
 use crate::delivery::Failure;
 
-/// Which answers ack a message.
+/// Which statuses ack a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Success {
     /// 102 and 200 to 299.
     TwoHundreds,
-    /// Those that count for Google: 102, 200, 201, 202, 204.
+    /// The ones Google accepts: 102, 200, 201, 202, 204.
     Google,
 }
 
@@ -40,47 +40,47 @@ impl Success {
     }
 }
 
-/// What a request came to, with all the messages it carried.
+/// The outcome of a request, with all the messages it carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The endpoint took messages.
     Acked {
         /// How many, counted from the first, and at least one. The others count as never sent: the
-        /// endpoint did not come to them.
+        /// endpoint did not get to them.
         count: usize,
         /// The status of its answer.
         status: u16,
     },
-    /// It took none.
+    /// The endpoint took none.
     Failed {
-        /// How it failed, in a word.
+        /// The error class.
         class: Class,
-        /// What the messages remember of it.
+        /// The failure recorded for the messages.
         failure: Failure,
         /// What it says about the endpoint.
         health: Health,
     },
-    /// It could not be sent. With a failure a message of it is to blame.
+    /// It could not be sent. With a failure, one of its messages is to blame.
     Unsent(Option<Failure>),
-    /// Our own limits held it up for too long: it counts as never sent, and the endpoint is not to
+    /// Our own limits delayed it for too long: it counts as never sent, and the endpoint is not to
     /// blame.
     PutOff,
 }
 
-/// What becomes of one lease of a request.
+/// What happens to one lease of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement<'failure> {
     /// The endpoint took it, with this status.
     Ack(u16),
-    /// It did not.
+    /// The endpoint did not take it.
     Fail(&'failure Failure),
     /// It counts as never sent.
     GiveBack,
 }
 
 impl Outcome {
-    /// What becomes of the lease in place `at`, counted from 0, of `sent`. Of several messages that
-    /// failed any may be to blame: they are sent again one by one, and only then spend attempts.
+    /// What happens to the lease at index `at`, from 0, of `sent`. If several messages failed, any
+    /// of them may be to blame: they are resent one by one, and only then use up attempts.
     pub fn settlement(&self, at: usize, sent: usize) -> Settlement<'_> {
         match self {
             Self::Acked { count, status } if at < *count => Settlement::Ack(*status),
@@ -91,8 +91,8 @@ impl Outcome {
         }
     }
 
-    /// How many messages, counted from the first, made an attempt, and of which class. Of several
-    /// that failed only the first is named. `None` = nothing was attempted.
+    /// How many messages, counted from the first, used an attempt, and with which class. If several
+    /// failed, only the first is counted. `None` = nothing was attempted.
     pub fn attempts(&self) -> Option<(usize, Class)> {
         match self {
             Self::Acked { count, .. } => Some((*count, Class::Ok)),

@@ -1,20 +1,20 @@
-//! A host as requests and settings write it.
+//! A host as written in requests and settings.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::Invalid;
 
-/// A host that a request names.
+/// A host named by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
-    /// An address; one of IPv4 inside IPv6 counts as what it stands for.
+    /// An address; an IPv4 address inside IPv6 counts as IPv4.
     Address(IpAddr),
-    /// A name, in the letters it was written in, without a final dot.
+    /// A name, in its original case, without a final dot.
     Name(&'a str),
 }
 
 impl<'a> Host<'a> {
-    /// The host of `host:port`, where the port may be missing. `None` = that is no host.
+    /// The host of `host:port`; the port is optional. `None` = not a host.
     pub fn of_authority(text: &'a str) -> Option<Self> {
         let (host, port) = match text.rfind(']') {
             Some(end) => text.split_at_checked(end + 1)?,
@@ -41,12 +41,12 @@ impl<'a> Host<'a> {
     }
 }
 
-/// A host of the settings.
+/// A host from the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnownHost {
     /// `*`: programs may use any name.
     Any,
-    /// `*.example.com`: every name that ends so, dot included.
+    /// `*.example.com`: every name with this suffix, including the dot.
     Below(String),
     /// A name.
     Name(String),
@@ -55,7 +55,7 @@ pub enum KnownHost {
 }
 
 impl KnownHost {
-    /// Reads one as the settings write it: without a port, since every port is fine.
+    /// Parses a host from the settings: without a port, since every port is fine.
     pub fn parse(field: &str, text: &str) -> Result<Self, Invalid> {
         if text == "*" {
             return Ok(Self::Any);
@@ -78,7 +78,7 @@ impl KnownHost {
         }
     }
 
-    /// Whether it stands for this host. `*` stands for nobody by name: pages need one.
+    /// Whether it matches this host. `*` matches none: pages need an explicit name.
     pub(super) fn is(&self, host: Host<'_>) -> bool {
         match (self, host) {
             (Self::Name(known), Host::Name(name)) => known.eq_ignore_ascii_case(name),

@@ -11,7 +11,7 @@ fn asked(hosts: &Hosts, host: &str) -> Result<Caller, Refused> {
     hosts.check(&Head { host: Some(host), ..Head::default() })
 }
 
-/// A request to `localhost:8085` that a page made.
+/// A request from a page to `localhost:8085`.
 fn paged(page: Page<'_>) -> Result<Caller, Refused> {
     let head = Head { host: Some("localhost:8085"), page: Some(page), ..Head::default() };
     hosts(LOOPBACK, &["mq.example.com"]).check(&head)
@@ -79,7 +79,7 @@ fn a_server_that_others_reach_lets_programs_call_it_what_they_like_until_it_is_t
         open.check(&head)
     };
     assert_eq!(page("10.0.0.7:8085", "http://10.0.0.7:8085"), Ok(Caller::Own));
-    // A name that someone made point to us looks like this.
+    // This is what it looks like when someone's name points to us.
     let refused = page("evil.example:8085", "http://evil.example:8085");
     assert!(matches!(refused, Err(Refused::Origin(_))), "{refused:?}");
     let refused = page("10.0.0.7:8085", "http://10.0.0.8:8085");
@@ -87,7 +87,7 @@ fn a_server_that_others_reach_lets_programs_call_it_what_they_like_until_it_is_t
 
     let told = hosts("0.0.0.0", &["mq.example.com"]);
     assert!(!told.takes_any());
-    // Probes of load balancers ask by address.
+    // Load balancer probes use the address.
     for host in ["mq.example.com", "10.0.0.7:8085", "localhost"] {
         assert_eq!(asked(&told, host), Ok(Caller::Own), "{host}");
     }

@@ -1,4 +1,4 @@
-//! Which attempts of a subscription are beyond its bounds (LEASE-8).
+//! Which attempts of a subscription exceed its limits (LEASE-8).
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use domain::Offset;
 
 use super::{FAILURES_MAX, RECENT_MAX};
 
-/// What the bounds need to know of an attempt.
+/// What the limits need to know about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) number: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Head {
     pub(crate) is_failure: bool,
 }
 
-/// The numbers of those attempts of one subscription that need not be kept.
+/// The numbers of a subscription's attempts that need not be kept.
 ///
 /// ```text
 ///   oldest                                                     newest

@@ -1,7 +1,7 @@
-//! The history of attempts: a SQLite file of its own, on which nothing else depends.
+//! The history of attempts: a separate SQLite file that nothing else depends on.
 //!
-//! A file that is damaged, or of another version, is set aside and a new one begun. Commits are
-//! not synced one by one, so that a power cut may take the last ones.
+//! A file that is damaged, or of another version, is set aside and replaced by a new one. Commits
+//! are not synced one by one, so a power cut may lose the last ones.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,14 +23,14 @@ use crate::{
     Attempt, AttemptPage, AttemptQuery, CLASS_OK, KnownAttempts, NumberedAttempt, Result, Unsettled,
 };
 
-/// The file, beside the other database.
+/// The file, next to the other database.
 pub(super) const FILE: &str = "attempts.sqlite";
 
-/// The one schema this version knows.
+/// The only schema this version knows.
 const FORMAT: u64 = 1;
 
-/// The number comes first and grows, so that new attempts go to the end of the file and the
-/// oldest ones are side by side. The index alone answers everything but what is shown.
+/// The number comes first and increases, so new attempts go to the end of the file and the oldest
+/// ones are adjacent. The index alone answers every query except for what is displayed.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS attempts (
     number INTEGER PRIMARY KEY, subscription INTEGER NOT NULL, offset INTEGER NOT NULL,
@@ -40,13 +40,13 @@ CREATE TABLE IF NOT EXISTS attempts (
 CREATE INDEX IF NOT EXISTS by_message ON attempts (subscription, offset, class);
 ";
 
-/// Bytes to which SQLite's own log is cut back.
+/// SQLite's own log is truncated to this many bytes.
 const JOURNAL_BYTES: u32 = 4 << 20;
 
-/// Attempts that are dropped at a time to make room.
+/// How many attempts are dropped at a time to make room.
 const DROPPED_AT_ONCE: u32 = 32;
 
-/// The history in its file, which is opened when it is first needed.
+/// The history in its file, which is opened when first needed.
 pub(super) struct History {
     file: Mutex<File>,
     path: PathBuf,
@@ -68,7 +68,7 @@ impl History {
         *self.file.lock() = File::Closed;
     }
 
-    /// Copies the file as it is now to `path`.
+    /// Copies the current file to `path`.
     pub(super) fn copy_to(&self, path: &Path) -> Result<()> {
         private::touch(path).map_err(unavailable)?;
         self.with(|connection| vacuum_into(connection, path))?;
@@ -88,8 +88,8 @@ impl History {
         attempts: &[NumberedAttempt],
         unsettled: &dyn Unsettled,
     ) -> Result<()> {
-        // Room is kept free for one piece, which takes more of a file than of memory, so that the
-        // file itself never outgrows its bound.
+        // Keep room for one piece, which takes more in the file than in memory, so that the file
+        // itself never exceeds its limit.
         let piece_bytes = self.bytes_max / 8;
         let kept_bytes = self.bytes_max - 2 * piece_bytes;
         for piece in pieces(attempts, piece_bytes) {
@@ -128,7 +128,7 @@ impl History {
         })
     }
 
-    /// Does `work` with the file; if that finds it damaged, once more with a new one.
+    /// Runs `work` on the file; if it finds the file damaged, runs it once more on a new one.
     fn with<T>(&self, work: impl Fn(&mut Connection) -> rusqlite::Result<T>) -> Result<T> {
         let mut file = self.file.lock();
         match self.try_with(&mut file, &work)? {
@@ -183,7 +183,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
     if let Err(error) = private::touch(path) {
-        // SQLite says what is wrong in words of its own.
+        // SQLite reports the problem in its own words.
         tracing::debug!(%error, file = %path.display(), "cannot make a file");
     }
     let connection = Connection::open(path)?;
@@ -207,7 +207,7 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
     connection.pragma_query_value(None, name, |row| get(row, 0))
 }
 
-/// Whether the file does not hold what was written to it.
+/// Whether the error means that the file is damaged.
 fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
     let is_misread = matches!(
@@ -218,7 +218,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     is_misread || matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-/// Parts of `attempts` of about `bytes` each, or of one attempt.
+/// Splits `attempts` into parts of about `bytes` each, or of a single attempt.
 fn pieces(attempts: &[NumberedAttempt], bytes: u64) -> impl Iterator<Item = &[NumberedAttempt]> {
     let mut rest = attempts;
     std::iter::from_fn(move || {
@@ -262,7 +262,7 @@ fn insert(transaction: &Transaction<'_>, attempts: &[NumberedAttempt]) -> rusqli
     Ok(())
 }
 
-/// Drops what is beyond the bounds of one subscription.
+/// Drops whatever exceeds the limits of one subscription.
 fn prune(
     transaction: &Transaction<'_>,
     subscription: SubscriptionId,
@@ -284,7 +284,7 @@ fn prune(
     Ok(())
 }
 
-/// Drops the oldest until the rest takes at most `bytes_max` bytes of the file.
+/// Drops the oldest until the rest takes at most `bytes_max` bytes in the file.
 fn shrink(transaction: &Transaction<'_>, bytes_max: u64) -> rusqlite::Result<()> {
     let page_bytes = pragma(transaction, "page_size")?;
     loop {
@@ -303,7 +303,7 @@ fn shrink(transaction: &Transaction<'_>, bytes_max: u64) -> rusqlite::Result<()>
     }
 }
 
-/// Steps from one subscription to the next in the index.
+/// Skips from one subscription to the next in the index.
 fn subscriptions(connection: &Connection) -> rusqlite::Result<Vec<SubscriptionId>> {
     let mut next = connection.prepare_cached(
         "SELECT min(subscription) FROM attempts INDEXED BY by_message WHERE subscription > ?1",
@@ -317,7 +317,7 @@ fn subscriptions(connection: &Connection) -> rusqlite::Result<Vec<SubscriptionId
     Ok(found)
 }
 
-/// What `query` asks for and one more. The inner query is answered by the index.
+/// The matches of `query` plus one more. The index alone answers the inner query.
 fn select(
     connection: &Connection,
     subscription: SubscriptionId,

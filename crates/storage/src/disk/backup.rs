@@ -1,9 +1,9 @@
 //! Copies a store while it is in use.
 //!
 //! A copy is what a power cut would have left at one moment, and is opened as such. SQLite and
-//! segments name only what is in the log already (LOG-1), so SQLite is copied first and the log
-//! last. In between nothing may be moved, dropped or used again; most of the bytes are copied
-//! before that.
+//! segments name only what is already in the log (LOG-1), so SQLite is copied first and the log
+//! last. In between nothing may be moved, dropped or reused; most of the bytes are copied before
+//! that.
 #![warn(clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -29,14 +29,14 @@ const PIECE_BYTES: usize = 1 << 20;
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backup {
-    /// Files of the copy.
+    /// Number of files in the copy.
     pub files: u64,
-    /// Their bytes.
+    /// Total bytes of these files.
     pub bytes: u64,
 }
 
-/// Copies the store to the folder `to`, which must not exist; it does once the copy is complete
-/// and durable. Those of `others` that are there are copied beside it.
+/// Copies the store to the folder `to`, which must not exist; it appears once the copy is complete
+/// and durable. Any of `others` that exist are copied next to it.
 pub(super) fn backup(shared: &Shared, to: &Path, others: &[PathBuf]) -> Result<Backup> {
     if to.exists() {
         let problem = format!("{} exists already", to.display());
@@ -59,7 +59,7 @@ pub(super) fn backup(shared: &Shared, to: &Path, others: &[PathBuf]) -> Result<B
     copied
 }
 
-/// The name of a copy that is not complete.
+/// The name of an incomplete copy.
 pub(super) fn unfinished(to: &Path) -> PathBuf {
     let mut name = OsString::from(to);
     name.push(".unfinished");
@@ -109,23 +109,23 @@ fn copy_others(others: &[PathBuf], folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a segment that was seen may have been dropped by the time it is copied.
+/// Whether a segment that was listed may have been dropped by the time it is copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MayBeGone {
     Yes,
     No,
 }
 
-/// A copy in the making.
+/// A copy in progress.
 struct Copy<'a> {
     shared: &'a Shared,
     to: RealDisk,
-    /// How much is copied of each segment.
+    /// How much of each segment is copied.
     segments: BTreeMap<String, u64>,
 }
 
 impl Copy<'_> {
-    /// Copies what is not yet copied of the segments there are now, and returns their names.
+    /// Copies whatever is not yet copied of the current segments, and returns their names.
     fn segments(&mut self, may_be_gone: MayBeGone) -> Result<Vec<String>> {
         let mut current = Vec::new();
         for topic in self.shared.topics.all() {
@@ -153,7 +153,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Drops copies of segments that are there no more.
+    /// Removes copies of segments that no longer exist.
     fn drop_others(&mut self, current: &[String]) -> Result<()> {
         for name in current {
             self.segments.remove(name);
@@ -164,8 +164,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies the log up to its last complete group: of what is being written only a part might be
-    /// seen, and a later part of it before an earlier one.
+    /// Copies the log up to its last complete group: of a group still being written we might see
+    /// only parts, and a later part before an earlier one.
     fn log(&mut self) -> Result<()> {
         let (files, end) = self.shared.wal.written();
         for (at, file) in files.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Copy<'_> {
             let to = if at == 0 { self.to.create(name)? } else { self.to.open(name)? };
             let mut piece = vec![0; PIECE_BYTES.min(to_usize(end - at))];
             while at < end {
-                // Who closes the store waits for this.
+                // Whoever closes the store waits for this.
                 if self.shared.check_open().is_err() {
                     return Err(io::Error::other("the store was closed"));
                 }
@@ -200,7 +200,7 @@ impl Copy<'_> {
         copied.map_err(unavailable)
     }
 
-    /// Counts what is there in the end.
+    /// Counts the files at the end.
     fn sum(&self, folder: &Path) -> io::Result<Backup> {
         let mut sum = Backup::default();
         for part in ["", segments::FOLDER, wal::FOLDER] {

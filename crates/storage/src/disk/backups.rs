@@ -1,4 +1,4 @@
-//! Backups that were made: which there are, and one of them removed.
+//! Existing backups: listing and removing them.
 
 use std::fs;
 use std::io;
@@ -12,23 +12,23 @@ use super::backup::unfinished;
 use super::scan::unavailable;
 use crate::{Error, Result};
 
-/// How deep the folders of a store lie in each other, with some to spare.
+/// The maximum folder depth of a store, with some to spare.
 const DEPTH_MAX: u32 = 8;
 
-/// A backup that lies there complete.
+/// A complete backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptBackup {
     /// The name of its folder.
     pub name: String,
     /// When it was made.
     pub made_at: Timestamp,
-    /// Its files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Total bytes of these files.
     pub bytes: u64,
 }
 
-/// The complete backups below `folder`, the oldest first. Nothing else that lies there is shown.
+/// The complete backups below `folder`, oldest first. Nothing else in there is listed.
 pub fn backups(folder: &Path) -> Result<Vec<KeptBackup>> {
     let listing = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -40,7 +40,7 @@ pub fn backups(folder: &Path) -> Result<Vec<KeptBackup>> {
         if let Some(name) = path.file_name().and_then(|name| name.to_str())
             && is_backup(&path)
         {
-            // One that is being removed meanwhile is not there anymore.
+            // One that is being removed meanwhile no longer counts.
             found.extend(look(name, &path).ok());
         }
     }
@@ -48,8 +48,8 @@ pub fn backups(folder: &Path) -> Result<Vec<KeptBackup>> {
     Ok(found)
 }
 
-/// Removes the backup in the folder `backup`; `NotFound` if there is none. If that is cut short,
-/// what is left is called half a backup, and never looks like a whole one.
+/// Removes the backup in the folder `backup`; `NotFound` if there is none. If that is interrupted,
+/// the rest has the name of an incomplete backup, and never looks like a complete one.
 pub fn remove_backup(backup: &Path) -> Result<()> {
     if !is_backup(backup) {
         return Err(Error::NotFound);
@@ -63,7 +63,7 @@ pub fn remove_backup(backup: &Path) -> Result<()> {
     fs::remove_dir_all(&half).map_err(unavailable)
 }
 
-/// A new folder with a store in it, and no link to one.
+/// A real folder with a store in it, not a link to one.
 fn is_backup(path: &Path) -> bool {
     let is_half = path.extension().is_some_and(|extension| extension == "unfinished");
     let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());

@@ -1,4 +1,4 @@
-//! Appends to a file in whole blocks from aligned memory, so that the page cache can be passed by.
+//! Appends to a file in whole blocks from aligned memory, so that it can bypass the page cache.
 //!
 //! ```text
 //! file    | block | block | block |        written, in whole blocks
@@ -15,29 +15,29 @@ use super::format::{BLOCK, BLOCK_BYTES, to_usize};
 use super::seam::File;
 use super::write_behind::{Write, WriteBehind};
 
-/// Bytes gathered before they are written: enough to keep the disk busy, and little enough that
-/// the system's allocator does not sit on much of it between two moves.
+/// How much is buffered before it is written: enough to keep the disk busy, and little enough that
+/// the system's allocator does not hold on to much of it between two moves.
 const GATHERED_MAX: usize = 1 << 20;
 
-/// The end of a file that grows.
+/// The end of a growing file.
 pub(super) struct Blocks {
     file: Arc<dyn File>,
-    /// `gathered` bytes from `start` on are aligned to blocks.
+    /// `gathered` bytes from `start` on are block-aligned.
     memory: Vec<u8>,
     start: usize,
-    /// Bytes gathered before they are written.
+    /// How many bytes to buffer before writing.
     gathered: usize,
     /// Bytes in the buffer.
     filled: usize,
-    /// How many of them are in the file already.
+    /// How many of them are already in the file.
     written: usize,
     /// Where the buffer begins in the file.
     base: u64,
 }
 
 impl Blocks {
-    /// Goes on behind `length` bytes. `file` is to be written, `reader` may be read. About
-    /// `expected` bytes will come: many ends with little each take little memory.
+    /// Continues after `length` bytes. `file` is written to, `reader` may be read. `expected` is
+    /// roughly how many bytes will come: many files with little data each take little memory.
     pub(super) fn new(
         file: Arc<dyn File>,
         reader: &dyn File,
@@ -57,7 +57,7 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Takes `bytes`; `write` is called for what has to be written meanwhile.
+    /// Buffers `bytes`; calls `write` for whatever has to be written meanwhile.
     pub(super) fn put<E>(
         &mut self,
         mut bytes: &[u8],
@@ -75,20 +75,21 @@ impl Blocks {
         Ok(())
     }
 
-    /// Bytes that `write` would write.
+    /// How many bytes `write` would write.
     pub(super) fn pending(&self) -> usize {
         if self.filled == self.written { 0 } else { self.filled.next_multiple_of(BLOCK) }
     }
 
-    /// Hands over what was taken, zeros behind it up to the end of the block. It is written when
-    /// `behind` says so. An error is of an earlier write and changes nothing: it may be called
-    /// again.
+    /// Hands over the buffered bytes, padded with zeros to the end of the block. `behind` decides
+    /// when they are written. An error belongs to an earlier write and changes nothing: the call
+    /// can be repeated.
     pub(super) fn write(&mut self, behind: &mut WriteBehind) -> io::Result<()> {
         let padded = self.pending();
         if padded == 0 {
             return Ok(());
         }
-        // The last block may be written again by what follows, so one write waits for the other.
+        // The last block may be rewritten by what follows, so each write waits for the previous
+        // one.
         behind.wait()?;
         self.buffer(self.filled, padded - self.filled).fill(0);
         let rest = self.filled % BLOCK;

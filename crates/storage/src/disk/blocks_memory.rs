@@ -1,7 +1,7 @@
-//! Memory that blocks are read into past the page cache: aligned, and used again.
+//! Reusable aligned memory for reading blocks past the page cache.
 //!
-//! A backlog is read a part at a time, and each part is mostly done with soon. Memory that is made
-//! new each time is zeroed each time, which took a twelfth of what reading through a filter takes.
+//! A backlog is read a part at a time, and most parts are soon done with. Newly allocated memory
+//! has to be zeroed each time, which took a twelfth of the time to read through a filter.
 #![warn(clippy::indexing_slicing)]
 
 use std::io;
@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 use super::format::{BLOCK, BLOCK_BYTES, to_usize};
 use super::seam::File;
 
-/// Pieces that are kept to be used again, at most.
+/// Maximum number of pieces kept for reuse.
 const SPARE_MAX: usize = 4;
-/// The size of a piece. What is longer, or would leave half of it empty, gets memory of its own.
+/// The size of a piece. Anything longer, or that would leave half of it empty, gets its own memory.
 const PIECE_BYTES: usize = (1 << 20) + (128 << 10);
 
-/// Pieces that nobody uses anymore.
+/// Pieces that are no longer in use.
 #[derive(Default)]
 pub(super) struct BlocksMemory {
     spare: Mutex<Vec<Vec<u8>>>,
 }
 
-/// A piece that goes back when the last who reads in it lets it go.
+/// A piece that returns to the pool when its last reader drops it.
 struct Piece {
     bytes: Vec<u8>,
     home: Weak<BlocksMemory>,
@@ -47,7 +47,7 @@ impl Drop for Piece {
 }
 
 impl BlocksMemory {
-    /// Reads the whole blocks around the bytes that are wanted, into memory aligned to blocks.
+    /// Reads the whole blocks around the wanted bytes, into block-aligned memory.
     pub(super) fn read(
         self: &Arc<Self>,
         file: &dyn File,
@@ -82,7 +82,7 @@ mod tests {
 
     const LENGTH: usize = PIECE_BYTES / 2;
 
-    /// A file in which every four bytes are their own place.
+    /// A file in which every four bytes hold their own position.
     fn file(length: usize) -> (tempfile::TempDir, Arc<dyn File>) {
         let folder = tempfile::tempdir().unwrap();
         let file = RealDisk::new(folder.path()).create("topics/1").unwrap();

@@ -19,7 +19,7 @@ use crate::{Error, Position, Result};
 pub(super) struct Committer {
     pub shared: Arc<Shared>,
     pub writer: Writer,
-    /// The visible ends a group moved, kept for its memory.
+    /// The visible ends that a group moved, kept to reuse its memory.
     ends: Vec<(TopicId, Offset)>,
 }
 
@@ -28,7 +28,7 @@ impl Committer {
         Self { shared, writer, ends: Vec::new() }
     }
 
-    /// The thread's life. Ends when the queue is stopped and empty, or the log has failed.
+    /// The thread's main loop. Returns when the queue is stopped and empty, or the log has failed.
     pub(super) fn run(mut self) {
         let _farewell = Farewell(Arc::clone(&self.shared));
         while let Some(group) = self.shared.queue.take() {
@@ -40,7 +40,7 @@ impl Committer {
         }
     }
 
-    /// Returns whether the log is still good.
+    /// Returns whether the log is still usable.
     fn commit(&mut self, mut group: Sealed) -> bool {
         let started = now();
         match self.writer.write(&mut group) {
@@ -62,8 +62,8 @@ impl Committer {
         self.shared.figures.note_group(started.elapsed(), messages, bytes, log_bytes);
     }
 
-    /// Makes a durable group visible, then answers, then tells the listener: who published hears
-    /// of it before whoever waits for it is woken.
+    /// Makes a durable group visible, then answers, then notifies the listener: a publisher gets
+    /// its answer before any waiting consumer is woken.
     fn publish(&mut self, group: Sealed, written: Written) {
         let bytes = group.bytes.freeze();
         if !group.changes.is_empty() {
@@ -113,7 +113,7 @@ impl Committer {
             None => self.ends.push((topic, end)),
         }
         if self.ends.len() > 4 * SEARCHED_MAX {
-            // Many topics in one group: drop the repetitions that the short search let pass.
+            // Many topics in one group: drop the duplicates that the short search missed.
             let ends: BTreeMap<_, _> = self.ends.drain(..).collect();
             self.ends.extend(ends);
         }
@@ -124,7 +124,7 @@ impl Committer {
         let left = self.shared.queue.done(queued_bytes);
         let position = Position(self.shared.position.load(Ordering::Acquire));
         for answer in answers {
-            // Whoever asked may have gone away; the commit is durable anyway.
+            // The caller may be gone; the commit is durable anyway.
             drop(answer.send(Ok(position)));
         }
         if left < bound && left.saturating_add(queued_bytes) >= bound {
@@ -138,7 +138,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Lets nobody wait for a committer that is gone.
+/// Makes sure that nobody waits for a committer that is gone.
 struct Farewell(Arc<Shared>);
 
 impl Drop for Farewell {
@@ -150,8 +150,8 @@ impl Drop for Farewell {
     }
 }
 
-/// Nothing more is written by this process. The failed group's outcome is unknown unless nothing
-/// of it was written; what is queued behind it did not happen.
+/// This process writes nothing more. The outcome of the failed group is unknown unless nothing of
+/// it was written; whatever is queued after it did not happen.
 fn fail(shared: &Shared, answers: Vec<Answer>, fault: WriteFault) {
     let (error, was_written) = match fault {
         WriteFault::NotWritten(error) => (Arc::new(error), false),

@@ -1,7 +1,7 @@
-//! The SQLite file: what the log stands for up to its checkpoint, and the definitions.
+//! The SQLite file: the state of the log up to its checkpoint, and the definitions.
 //!
-//! SQLite names only places of the log that are durable already. Every transaction notes the log
-//! position it was made at, so that a store whose log has lost its end is found out.
+//! SQLite names only log positions that are already durable. Every transaction records the log
+//! position at which it was made, so a store whose log has lost its end is detected.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ use super::segments::{Mark, Segment, decode_marks, encode_marks};
 use super::topic::Topic;
 use crate::{Error, Position, Result};
 
-/// The newest schema this version knows; it writes this one.
+/// The newest schema this version knows, and the one it writes.
 pub(super) const FORMAT: u32 = 1;
 
 const SCHEMA: &str = "
@@ -40,30 +40,30 @@ CREATE TABLE IF NOT EXISTS segments (
 );
 ";
 
-/// A number of the `meta` table.
+/// A number in the `meta` table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meta {
-    /// The schema; there once the store is complete.
+    /// The schema; present once the store is complete.
     Format,
-    /// How often the store was opened.
+    /// How many times the store was opened.
     Opens,
-    /// Progress frames up to this group are contained in the progress table.
+    /// Progress frames up to this group are included in the progress table.
     Checkpoint,
     /// The log was durable up to this group when the last transaction was made.
     Position,
     /// The lowest live log file.
     LowestFile,
-    /// Counts ids and versions of entries.
+    /// The counter for ids and versions of entries.
     Serial,
     /// Seeds the checksums of records.
     Secret,
-    /// The first group that was written without being synced on its own; 0 = there is none.
+    /// The first group that was written without its own sync; 0 = none.
     Unsynced,
-    /// Not zero in a copy that nobody has taken into use.
+    /// Nonzero in a copy that has not been put into use.
     Copy,
-    /// The mark of the clock: the time as far as it is believed.
+    /// The clock mark: the last trusted time.
     Clock,
-    /// In which life of the machine that was, and how long after its beginning; zero = not known.
+    /// In which boot of the machine that was, and the uptime then; zero = unknown.
     ClockBoot,
     ClockUptime,
 }
@@ -87,14 +87,14 @@ impl Meta {
     }
 }
 
-/// A topic as of some durable moment.
+/// A topic at some durable point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TopicRow {
     pub id: TopicId,
     pub next: Offset,
-    /// The lowest offset that was kept.
+    /// The lowest offset kept.
     pub low: Offset,
-    /// When the record before `next` was published.
+    /// When the record just before `next` was published.
     pub last_time: Timestamp,
 }
 
@@ -110,7 +110,7 @@ impl TopicRow {
     }
 }
 
-/// What the database says of the log.
+/// What the database says about the log.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     pub checkpoint: Position,
@@ -118,13 +118,13 @@ pub(super) struct Stored {
     pub lowest_file: u64,
     /// Seeds the checksums of records.
     pub secret: u64,
-    /// The first group that was written without being synced on its own; 0 = there is none.
+    /// The first group that was written without its own sync; 0 = none.
     pub unsynced: u64,
     pub topics: Vec<TopicRow>,
     pub segments: Vec<Segment>,
 }
 
-/// The open database. Closed once, after which everything answers `Unavailable`.
+/// The open database. Once closed, everything answers `Unavailable`.
 #[derive(Debug)]
 pub(super) struct Database {
     connection: Mutex<Option<Connection>>,
@@ -135,7 +135,7 @@ pub(super) struct Database {
 pub(super) type Guard<'db> = parking_lot::MappedMutexGuard<'db, Connection>;
 
 impl Database {
-    /// Opens or creates the file. Nothing of its content is changed yet but an empty schema.
+    /// Opens or creates the file. Changes nothing in it yet except to create an empty schema.
     pub(super) fn open(path: &Path) -> Result<Self> {
         private::touch(path).map_err(super::scan::unavailable)?;
         let connection = Connection::open(path)?;
@@ -150,7 +150,7 @@ impl Database {
             rows::add_columns(&connection)?;
             rows::check_keys(&connection)?;
         }
-        // A page that is damaged may lose rows, whose checksums nobody looks at.
+        // A damaged page may lose rows, and a missing row's checksum is never checked.
         if !database.check("quick_check")?.is_empty() {
             let what = "SQLite finds its file damaged; `postrider verify` says where";
             return Err(super::scan::corrupt(path, 0, what));
@@ -158,7 +158,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens an existing file to look at it only.
+    /// Opens an existing file read-only.
     pub(super) fn open_to_read(path: &Path) -> Result<Self> {
         check_can_be_written(path)?;
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -188,7 +188,7 @@ impl Database {
         if !connection.table_exists(Some("main"), "meta")? {
             return Ok(None);
         }
-        // Asked before anything is changed, so without the checksum that a row may not have yet.
+        // Read before anything is changed, so without the checksum that a row may not have yet.
         let select = "SELECT value FROM main.meta WHERE name = ?1";
         let read = |row: &rusqlite::Row<'_>| get(row, 0);
         let found = connection.query_row(select, [Meta::Format.name()], read).optional()?;
@@ -212,8 +212,8 @@ impl Database {
         })
     }
 
-    /// Raises and returns the count of openings, and notes the first group that will not be synced
-    /// on its own; `None` = all of them will be.
+    /// Increments and returns the number of opens, and notes the first group that will not have its
+    /// own sync; `None` = all of them will.
     pub(super) fn raise_opens(&self, unsynced: Option<u64>) -> Result<u64> {
         self.write(|transaction| {
             let opens = get_meta(transaction, Meta::Opens)?.unwrap_or(0) + 1;
@@ -223,12 +223,12 @@ impl Database {
         })
     }
 
-    /// Whether it is a copy that nobody has taken into use.
+    /// Whether it is a copy that has not been put into use.
     pub(super) fn is_copy(&self) -> Result<bool> {
         Ok(get_meta(&*self.connection()?, Meta::Copy)?.unwrap_or(0) != 0)
     }
 
-    /// Takes it for a copy that nobody has taken into use.
+    /// Marks it as a copy that has not been put into use.
     pub(super) fn mark_copy(&self) -> Result<()> {
         self.write(|transaction| put_meta(transaction, Meta::Copy, 1))
     }
@@ -271,11 +271,11 @@ impl Database {
         })
     }
 
-    /// Copies the file as it is now to `path`, durably. Whoever opens the copy does so under epochs
-    /// that nobody has who goes on with this one: ack ids of one are not taken for the other's.
+    /// Copies the current file to `path`, durably. A process that opens the copy gets epochs that
+    /// no process continuing with this file has: ack ids from one are not mistaken for the other's.
     pub(super) fn copy_to(&self, path: &Path) -> Result<()> {
         const OPENS_AHEAD: u64 = 1_000_000;
-        // SQLite takes an empty file for a new one, and keeps its mode.
+        // SQLite treats an empty file as a new one, and keeps its mode.
         private::touch(path).map_err(super::scan::unavailable)?;
         vacuum_into(&*self.connection()?, path)?;
         let copy = Self::of(Connection::open(path)?, path);
@@ -288,7 +288,7 @@ impl Database {
         sync_file(path)
     }
 
-    /// The mark of the clock that was saved last.
+    /// The clock mark that was saved last.
     pub(super) fn clock_mark(&self) -> Result<Option<ClockMark>> {
         let connection = self.connection()?;
         let Some(wall) = get_meta(&connection, Meta::Clock)? else { return Ok(None) };
@@ -298,7 +298,7 @@ impl Database {
         Ok(Some(ClockMark { wall: Timestamp(wall), uptime }))
     }
 
-    /// The checkpointed progress of a subscription, as it was encoded.
+    /// The checkpointed progress of a subscription, still encoded.
     pub(super) fn progress(&self, subscription: SubscriptionId) -> Result<Option<Vec<u8>>> {
         let connection = self.connection()?;
         let mut statement =
@@ -328,7 +328,7 @@ impl Database {
         marks.map(|bytes| decode_marks(&bytes)).ok_or(Error::NotFound)
     }
 
-    /// The subscriptions whose checkpointed progress cannot be read.
+    /// The subscriptions whose checkpointed progress is unreadable.
     pub(super) fn unreadable_progress(&self) -> Result<Vec<u64>> {
         let connection = self.connection()?;
         let mut statement = connection.prepare("SELECT subscription, value, sum FROM progress")?;
@@ -344,7 +344,7 @@ impl Database {
         Ok(unreadable)
     }
 
-    /// What SQLite itself says about its file; empty = all is well.
+    /// What SQLite itself reports about its file; empty = no problems.
     pub(super) fn integrity_check(&self) -> Result<Vec<String>> {
         let lines = self.check("integrity_check")?;
         if lines.is_empty() {
@@ -363,10 +363,10 @@ impl Database {
     }
 }
 
-/// `Err` if SQLite would open the file to be read only, which it says when it is to write: a start
-/// fails then, though every page can be read.
+/// `Err` if SQLite would open the file read-only, which it reports only when it has to write: a
+/// start then fails although every page is readable.
 fn check_can_be_written(path: &Path) -> Result<()> {
-    /// Where the header says which version of the format a writer must know.
+    /// Where the header says which format version a writer must know.
     const WRITE_VERSION_AT: usize = 18;
     /// 1 is the rollback journal, 2 the write-ahead log.
     const KNOWN: RangeInclusive<u8> = 1..=2;
@@ -377,7 +377,7 @@ fn check_can_be_written(path: &Path) -> Result<()> {
             let what = "SQLite's header asks for a newer SQLite to write to the file";
             Err(super::scan::corrupt(path, WRITE_VERSION_AT as u64, what))
         }
-        // What is too short or cannot be read, SQLite finds itself.
+        // SQLite itself finds a file that is too short or unreadable.
         _ => Ok(()),
     }
 }
@@ -473,7 +473,7 @@ pub(super) fn drop_segment(
     Ok(())
 }
 
-/// Writes what is known about a topic.
+/// Writes a topic's row.
 pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached(
         "INSERT OR REPLACE INTO topics (id, next, low, last_time, sum)
@@ -485,7 +485,7 @@ pub(super) fn put_topic(transaction: &Transaction<'_>, topic: TopicRow) -> rusql
     Ok(())
 }
 
-/// Writes the mark of the clock.
+/// Writes the clock mark.
 pub(super) fn put_clock_mark(
     transaction: &Transaction<'_>,
     mark: &ClockMark,
@@ -496,7 +496,7 @@ pub(super) fn put_clock_mark(
     put_meta(transaction, Meta::ClockUptime, time)
 }
 
-/// Writes a number of the `meta` table.
+/// Writes a number to the `meta` table.
 pub(super) fn put_meta(
     transaction: &Transaction<'_>,
     meta: Meta,
@@ -509,7 +509,7 @@ pub(super) fn put_meta(
     Ok(())
 }
 
-/// A number of the `meta` table.
+/// Reads a number from the `meta` table.
 pub(super) fn get_meta(connection: &Connection, meta: Meta) -> rusqlite::Result<Option<u64>> {
     let mut statement = connection.prepare_cached("SELECT value, sum FROM meta WHERE name = ?1")?;
     let read = |row: &rusqlite::Row<'_>| {
@@ -524,18 +524,18 @@ fn meta_sum(meta: Meta, value: u64) -> Sum {
     Sum::of("meta").bytes(meta.name().as_bytes()).number(value)
 }
 
-/// A number that is kept as the signed one with the same bits.
+/// Reads a number that is stored as the signed one with the same bits.
 pub(super) fn get(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
 }
 
-/// Writes what `connection` holds to a new file.
+/// Writes the contents of `connection` to a new file.
 pub(super) fn vacuum_into(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
     connection.execute("VACUUM INTO ?1", [path.to_string_lossy()])?;
     Ok(())
 }
 
-/// Makes a file durable that SQLite has written.
+/// Makes a file durable that SQLite wrote.
 pub(super) fn sync_file(path: &Path) -> Result<()> {
     let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
     synced.map_err(super::scan::unavailable)
@@ -556,8 +556,8 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// Whether SQLite found the disk full. For the memory it shares with other processes, which is a
-/// file, it has its own code.
+/// Whether SQLite found the disk full. It has a separate error code for its shared memory, which is
+/// a file.
 pub(super) fn is_disk_full(error: &Error) -> bool {
     let Error::Database(error) = error else { return false };
     error.sqlite_error().is_some_and(|error| {
@@ -566,7 +566,7 @@ pub(super) fn is_disk_full(error: &Error) -> bool {
     })
 }
 
-/// Whether SQLite may fail to open its file for lack of space: it does not always say so.
+/// Whether SQLite may have failed to open its file for lack of space: it does not always say so.
 pub(super) fn may_want_space(error: &Error) -> bool {
     let Error::Database(error) = error else { return false };
     let code = error.sqlite_error_code();

@@ -10,7 +10,7 @@ use crate::{Entry, Error, Kind, Page, Result};
 const COLUMNS: &str = "SELECT name, id, version, value, sum FROM entries";
 
 impl Database {
-    /// The entry of that name; `NotFound` otherwise.
+    /// The entry with that name; `NotFound` otherwise.
     pub(super) fn entry(&self, kind: Kind, name: &str) -> Result<Entry> {
         find(&*self.connection()?, kind, name)?.ok_or(Error::NotFound)
     }
@@ -129,7 +129,7 @@ fn sum(entry: &Entry) -> Sum {
     sum.bytes(&entry.value)
 }
 
-/// All of them.
+/// All kinds.
 const KINDS: [Kind; 7] = [
     Kind::Topic,
     Kind::Subscription,
@@ -140,7 +140,7 @@ const KINDS: [Kind; 7] = [
     Kind::Replay,
 ];
 
-/// The number that stands for a kind in the file; never changed.
+/// The number for a kind in the file; never changes.
 fn code(kind: Kind) -> i64 {
     match kind {
         Kind::Topic => 1,

@@ -1,4 +1,4 @@
-//! File descriptors: some are kept for the log, so that others cannot take the last ones.
+//! File descriptors: some are held for the log, so that others cannot take the last ones.
 
 use std::fs;
 use std::io;
@@ -8,44 +8,44 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that are held for the log. It opens one or two files at a time.
+/// How many descriptors are held for the log. It opens one or two files at a time.
 const KEPT: usize = 8;
-/// How long to wait for someone to close a file, each time and how often at most.
+/// How long to wait for someone to close a file, each time, and how often at most.
 const WAIT: Duration = Duration::from_millis(50);
 const WAITS_MAX: u32 = 100;
-/// What is held: any file will do.
+/// Opened to hold a descriptor: any file will do.
 const ANY_FILE: &str = "/dev/null";
 
-/// Whether an error says that too many files are open, here or in the whole system. It passes, and
-/// nothing has happened.
+/// Whether an error means that too many files are open, in this process or the whole system. It is
+/// temporary, and nothing has happened.
 pub(super) fn is_scarce(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// How many files a chore may have open at a time: a share of what the process may.
+/// How many files a chore may have open at a time: a share of the process's limit.
 pub(super) fn open_files_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 16).unwrap_or(usize::MAX).clamp(4, 256)
 }
 
-/// Descriptors that are given up when one is needed and none is left.
+/// Descriptors that are released when one is needed and none is left.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     held: Mutex<Vec<fs::File>>,
-    /// Never told: waiting on it is waiting for time to pass.
+    /// Never notified: waiting on it waits for time to pass.
     time: Condvar,
 }
 
 impl Descriptors {
-    /// Holds what it can get; fewer are no fault.
+    /// Holds as many as it can get; fewer are fine.
     pub(super) fn new() -> Self {
         let descriptors = Self { held: Mutex::default(), time: Condvar::new() };
         descriptors.refill();
         descriptors
     }
 
-    /// Does something that opens a file. Where too many are open it uses a descriptor that was
-    /// kept for it, and then waits a while for others to be closed.
+    /// Runs something that opens a file. If too many are open it uses a held descriptor, and then
+    /// waits a while for others to be closed.
     pub(super) fn patiently<T>(&self, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         let mut waits = 0;
         loop {

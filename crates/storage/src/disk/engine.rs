@@ -1,4 +1,4 @@
-//! The four traits of the engine, on the open store.
+//! The four engine traits, implemented on the open store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ impl MessageLog for Store {
         let shared = Arc::clone(&self.shared);
         let (answer, receiver) = oneshot::channel();
         let thread = std::thread::Builder::new().name("log-trimmer".to_owned()).spawn(move || {
-            // The owner may have stopped waiting; the trim is done anyway.
+            // The caller may have stopped waiting; the trim is done anyway.
             drop(answer.send(trimmer::trim(&shared, keep.as_ref())));
         });
         Box::pin(async move {
@@ -112,7 +112,8 @@ impl ProgressStore for Store {
 
 fn load(shared: &Shared, subscription: SubscriptionId, start: Progress) -> Result<Progress> {
     let unreadable = || corrupt(shared.database.path(), 0, "the progress of a subscription");
-    // The changes first: a checkpoint in between leaves some that are applied twice, harmlessly.
+    // Lock the changes first: a checkpoint in between makes some of them apply twice, which is
+    // harmless.
     let pending = shared.pending.lock();
     let mut progress = match shared.database.progress(subscription)? {
         Some(bytes) => Progress::decode(&bytes).map_err(|_| unreadable())?,

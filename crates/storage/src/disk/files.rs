@@ -1,4 +1,4 @@
-//! Open segment files, and the way of their bytes into memory.
+//! Open segment files, and reading their bytes into memory.
 #![warn(clippy::indexing_slicing)]
 
 use std::io;
@@ -12,14 +12,14 @@ use super::format::{RecordHead, record_holds};
 use super::read_ahead::ReadAhead;
 use super::seam::{Disk, File};
 
-/// Segment files kept open, at most; each takes two descriptors.
+/// Maximum number of segment files kept open; each takes two descriptors.
 const OPEN_FILES_MAX: usize = 64;
-/// Shorter reads never pass the page cache by: for those the kernel reads ahead.
+/// Shorter reads never bypass the page cache: the kernel reads ahead for those.
 pub(super) const DIRECT_BYTES_MIN: usize = 256 << 10;
-/// Parts of a backlog that are read before they are wanted: one at the disk, one being checked.
+/// How many parts of a backlog are read ahead: one at the disk, one being checked.
 const PARTS_AHEAD: usize = 2;
 
-/// Open segment files, a few at a time: there may be more segments than a process may open files.
+/// Open segment files, a few at a time: there may be more segments than the process may open files.
 pub(super) struct Files {
     disk: Arc<dyn Disk>,
     open: Mutex<Vec<(String, Arc<SegmentFile>)>>,
@@ -60,14 +60,14 @@ impl Files {
     }
 }
 
-/// A segment file that is read.
+/// A segment file open for reading.
 pub(super) struct SegmentFile {
     /// Goes through the page cache.
     pub cached: Arc<dyn File>,
     direct: Option<Direct>,
 }
 
-/// The same file past the page cache, in whole blocks.
+/// The same file without the page cache, in whole blocks.
 struct Direct {
     file: Arc<dyn File>,
     /// The end of what was read this way.
@@ -76,17 +76,18 @@ struct Direct {
 }
 
 impl SegmentFile {
-    /// A file that is only read through the page cache.
+    /// A file that is read only through the page cache.
     pub(super) fn cached(file: Arc<dyn File>) -> Self {
         Self { cached: file, direct: None }
     }
 
-    /// Reads about `length` bytes from `at` on, where a record starts, and in any case `least`;
-    /// `next` says how many will be wanted from a place on, 0 = none. What is read ahead is checked
-    /// with this seed.
+    /// Reads about `length` bytes from `at` on, where a record starts, and at least `least`; `next`
+    /// says how many will be wanted from a position on, 0 = none. Read-ahead is checked with this
+    /// seed.
     ///
-    /// A backlog is mostly read once, from end to end, and then the page cache costs more than the
-    /// disk does. What is read again is shared by several subscriptions, and does go through it.
+    /// A backlog is usually read once, from end to end, and then the page cache costs more than the
+    /// disk. Anything that is read again is shared by several subscriptions, and does go through
+    /// it.
     pub(super) fn read(
         &self,
         at: u64,
@@ -98,7 +99,7 @@ impl SegmentFile {
             && let Some(read) = direct.read(at, (least, length))
         {
             match read {
-                // The file ends inside a block, or the disk has larger ones.
+                // The file ends inside a block, or the disk's blocks are larger.
                 Err(error) if is_refused(&error) => {}
                 Err(error) => return Err(error),
                 Ok(window) => {
@@ -113,16 +114,16 @@ impl SegmentFile {
     }
 }
 
-/// Bytes of a segment from the start of a record on.
+/// Bytes of a segment starting at a record.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     pub bytes: Bytes,
-    /// So many of them are whole records that hold their checksums.
+    /// How many of them are whole records with valid checksums.
     pub checked: usize,
 }
 
 impl Window {
-    /// Checks the records at the beginning of `bytes`, up to the first that is damaged or cut off.
+    /// Checks the records at the beginning of `bytes`, up to the first damaged or truncated one.
     pub(super) fn check(bytes: Bytes, seed: u32) -> Self {
         let mut checked = 0;
         while let Some(rest) = bytes.get(checked..)
@@ -134,7 +135,7 @@ impl Window {
         Self { bytes, checked }
     }
 
-    /// Goes on behind so many bytes.
+    /// Skips this many bytes.
     pub(super) fn advance(&mut self, length: usize) {
         self.bytes.advance(length);
         self.checked = self.checked.saturating_sub(length);
@@ -142,10 +143,10 @@ impl Window {
 }
 
 impl Direct {
-    /// `None` if it was read before and nobody has begun to read enough of it again.
+    /// `None` if it was read before and no read-ahead of enough of it has started.
     fn read(&self, at: u64, (least, length): (usize, usize)) -> Option<io::Result<Window>> {
         if let Some(begun) = self.ahead.take(&self.file, at) {
-            // It was begun for another reader, who may have needed less.
+            // It was started for another reader, who may have needed less.
             let is_enough = |window: &Window| window.bytes.len() >= least;
             return Some(begun).filter(|begun| begun.as_ref().is_ok_and(is_enough));
         }
@@ -157,8 +158,8 @@ impl Direct {
         })
     }
 
-    /// Begins to read what follows, so that the disk and another core are at work while what was
-    /// read before is.
+    /// Starts reading what follows, so that the disk and another core are busy while the previous
+    /// part is processed.
     fn begin(&self, mut at: u64, seed: u32, next: impl Fn(u64) -> usize) {
         for _ in 0..PARTS_AHEAD {
             if let Some(end) = self.ahead.end_of(&self.file, at) {
@@ -189,7 +190,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Bytes that count up, and how they were read: where, how many, in aligned memory or not.
+    /// Bytes that count up, and how they were read: where, how many, and whether in aligned memory.
     #[derive(Default)]
     struct Counting {
         length: usize,
@@ -303,7 +304,8 @@ mod tests {
         }
         let mut places: Vec<_> = reads(&opened.direct).iter().map(|read| read.0).collect();
         let cached = reads(&opened.cached).len();
-        // The third may not have had its turn yet, and neither may the second when it was wanted.
+        // The third may not have had its turn yet, and the second may not have either when it was
+        // wanted.
         places.retain(|at| *at < 2 * MIB as u64);
         assert_eq!(places.len() + cached, 2, "{places:?}");
     }

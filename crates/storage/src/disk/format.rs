@@ -1,4 +1,4 @@
-//! The bytes of the write-ahead log and of topic segments. All numbers are little-endian.
+//! The byte layout of the write-ahead log and of topic segments. All numbers are little-endian.
 //!
 //! ```text
 //! file    | header block | group | group | …                    each on a 4 KiB boundary
@@ -11,12 +11,12 @@
 //! record  | length 4 | crc 4 | offset 8 | publish time 8 | flags 1 | (addressee 8) | message |
 //! ```
 //!
-//! The two checksums of a group are seeded with the two halves of its file's salt, so that what
-//! an earlier life of the file left behind, or a publisher's data that looks like a group, is
-//! never taken for one. The checksum of the body covers the zeros behind it, too: any flipped bit
-//! of a group shows. A record's checksum is seeded with its topic and a secret of the store, so
-//! that data made to look like a record is not taken for one where a damaged record is searched,
-//! and covers its length. Records are copied to topic segments as they are.
+//! The two checksums of a group are seeded with the two halves of its file's salt, so that
+//! leftovers from an earlier life of the file, or a publisher's data that looks like a group, are
+//! never mistaken for one. The body's checksum also covers the zeros after it: any flipped bit of a
+//! group shows. A record's checksum covers its length and is seeded with its topic and a secret of
+//! the store, so that data made to look like a record is not mistaken for one while scanning past
+//! damage. Records are copied to topic segments unchanged.
 //!
 //! At a frame boundary the first byte tells what follows: 1 and 2 a frame, 0 the zeros up to the
 //! next 4 KiB boundary, `P` (the magic) a group header. So a reader can start at any frame.
@@ -29,36 +29,36 @@ use crate::NewRecord;
 
 /// Groups and the file header start on multiples of this.
 pub(super) const BLOCK: usize = 4096;
-/// `BLOCK`, for places in files.
+/// `BLOCK`, for positions in files.
 pub(super) const BLOCK_BYTES: u64 = 4096;
-/// The newest format of log files this version reads; it writes this one.
+/// The newest log file format this version reads, and the one it writes.
 pub(super) const FORMAT: u32 = 1;
-/// Bytes of a group before its body.
+/// Size of a group's header.
 pub(super) const GROUP_HEADER: usize = 32;
-/// Bytes of an append frame before its records.
+/// Size of an append frame's header.
 pub(super) const APPEND_HEADER: usize = 28;
-/// Bytes of a progress frame before the change.
+/// Size of a progress frame's header.
 pub(super) const CHANGE_HEADER: usize = 16;
-/// Bytes of a record without addressee before its message.
+/// Size of a record's header without an addressee.
 pub(super) const RECORD_HEADER: usize = 25;
 
 const FILE_MAGIC: [u8; 8] = *b"PRWAL\0\r\n";
 const FILE_CRC: usize = 8;
 const GROUP_MAGIC: [u8; 4] = *b"PGRP";
-/// The first byte of a group header, met at a frame boundary.
+/// The first byte of a group header, at a frame boundary.
 pub(super) const GROUP_MARK: u8 = b'P';
-/// The first byte of the zeros behind a group's body.
+/// The first byte of the zeros after a group's body.
 pub(super) const PADDING_MARK: u8 = 0;
 const APPEND: u8 = 1;
 const CHANGE: u8 = 2;
 const ADDRESSED: u8 = 1;
 
-/// A number of bytes as this machine counts them; a size it cannot hold fails any bound check.
+/// Converts a size to `usize`; one that does not fit fails any bounds check.
 pub(super) fn to_usize(value: impl TryInto<usize>) -> usize {
     value.try_into().unwrap_or(usize::MAX)
 }
 
-/// A length that is kept in 32 bits; sizes are bounded far below that.
+/// A length that is stored in 32 bits; sizes are bounded far below that.
 pub(super) fn to_u32(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -82,18 +82,18 @@ fn put_at(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-/// What the first block of a log file says.
+/// The contents of the first block of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     pub sequence: u64,
     pub salt: u64,
     /// The number its first group has, or will have.
     pub first_group: u64,
-    /// Bytes of the file, this block included.
+    /// Length of the file in bytes, including this block.
     pub length: u64,
 }
 
-/// Why a header block is refused.
+/// Why a header block is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
     Damaged,
@@ -136,24 +136,24 @@ impl FileHeader {
     }
 }
 
-/// The seeds of a group's two checksums: of its header, of its body.
+/// The seeds of a group's two checksums: header and body.
 fn seeds(salt: u64) -> (u32, u32) {
     let high = u32::try_from(salt >> 32).unwrap_or(0);
     let low = u32::try_from(salt & u64::from(u32::MAX)).unwrap_or(0);
     (low, high)
 }
 
-/// What a group says of itself.
+/// A group's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupHeader {
     pub number: u64,
-    /// Bytes of frames, without the zeros behind them.
+    /// Bytes of frames, without the zeros after them.
     pub body_length: u32,
     body_crc: u32,
 }
 
 impl GroupHeader {
-    /// Reads a header; `None` if it was not written in this life of the file.
+    /// Decodes a header; `None` if it was not written in this life of the file.
     pub(super) fn decode(bytes: &[u8], salt: u64) -> Option<Self> {
         let header: &[u8; GROUP_HEADER] = bytes.first_chunk()?;
         if !header.starts_with(&GROUP_MAGIC) {
@@ -173,14 +173,14 @@ impl GroupHeader {
         padded(GROUP_HEADER + to_usize(self.body_length))
     }
 
-    /// Whether `group`, header and zeros included, holds the body this header was written with.
+    /// Whether `group`, including header and zeros, holds the body this header was written with.
     pub(super) fn holds(&self, group: &[u8], salt: u64) -> bool {
         let body = group.get(GROUP_HEADER..).unwrap_or_default();
         crc32c::crc32c_append(seeds(salt).1, body) == self.body_crc
     }
 }
 
-/// The frames of a group that this process wrote itself, without looking at its checksums.
+/// The frames of a group that this process wrote itself, without checking the checksums.
 pub(super) fn body_of(group: &[u8]) -> Option<&[u8]> {
     let length = to_usize(u32_at(group, 16)?);
     group.get(GROUP_HEADER..GROUP_HEADER.checked_add(length)?)
@@ -217,18 +217,18 @@ pub(super) struct AppendFrame<'body> {
 }
 
 impl AppendFrame<'_> {
-    /// The offset behind the last record.
+    /// The offset after the last record.
     pub(super) fn end(&self) -> Offset {
         self.first.plus(u64::from(self.count))
     }
 }
 
-/// Leaves room for the header of an append frame, to be filled by `finish_append`.
+/// Reserves space for the header of an append frame, to be filled in by `finish_append`.
 pub(super) fn begin_append(out: &mut BytesMut) {
     out.put_bytes(0, APPEND_HEADER);
 }
 
-/// Fills in the header of the append frame that `frame` starts with and ends at its end.
+/// Fills in the header of the append frame that is all of `frame`.
 pub(super) fn finish_append(frame: &mut [u8], topic: TopicId, first: Offset, count: u32) {
     let length = to_u32(frame.len() - APPEND_HEADER);
     put_at(frame, 0, &[APPEND, 0, 0, 0]);
@@ -246,7 +246,7 @@ pub(super) fn put_change(out: &mut BytesMut, subscription: SubscriptionId, chang
     out.put_slice(change);
 }
 
-/// The frame at the start of `bytes` and the bytes it takes; `None` if it is not whole or is none.
+/// The frame at the start of `bytes` and its length; `None` if it is incomplete or not a frame.
 pub(super) fn frame_at(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
     let (kind, id) = (*bytes.first()?, u64_at(bytes, 8)?);
     let length = to_usize(u32_at(bytes, 4)?);
@@ -270,9 +270,9 @@ pub(super) fn frame_at(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
     }
 }
 
-/// The header of the append frame at the start of `bytes`, though its records may be cut off:
-/// topic, first offset, count and the bytes of its records. `None` inside for another frame,
-/// with its length.
+/// The header of the append frame at the start of `bytes`, even if its records are truncated:
+/// topic, first offset, count and the bytes of its records. The inner `None` means another kind of
+/// frame, with its length.
 pub(super) fn append_head_at(bytes: &[u8]) -> Option<(Option<AppendFrame<'_>>, usize)> {
     let length = to_usize(u32_at(bytes, 4)?);
     match *bytes.first()? {
@@ -291,10 +291,10 @@ pub(super) fn append_head_at(bytes: &[u8]) -> Option<(Option<AppendFrame<'_>>, u
     }
 }
 
-/// What stands in front of a record's message.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHead {
-    /// Bytes of the record, this head included.
+    /// Length of the record, including this header.
     pub length: usize,
     pub offset: Offset,
     pub publish_time: Timestamp,
@@ -304,8 +304,8 @@ pub(super) struct RecordHead {
 }
 
 impl RecordHead {
-    /// Reads the head at the start of `bytes`, without looking at the checksum. `None` if the head
-    /// is not whole or says nonsense; the message behind it may be cut off.
+    /// Decodes the header at the start of `bytes`, without checking the checksum. `None` if the
+    /// header is incomplete or invalid; the message after it may be truncated.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let length = to_usize(u32_at(bytes, 0)?);
         let flags = *bytes.get(RECORD_HEADER - 1)?;
@@ -335,12 +335,12 @@ fn record_crc(record: &[u8], seed: u32) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(seed, length), rest)
 }
 
-/// Whether `record`, cut to its length, holds its checksum.
+/// Whether the checksum of `record`, cut to its length, is valid.
 pub(super) fn record_holds(record: &[u8], seed: u32) -> bool {
     u32_at(record, 4) == Some(record_crc(record, seed))
 }
 
-/// Appends a record: the one copy of a message.
+/// Appends a record: the only copy made of a message.
 pub(super) fn put_record(out: &mut BytesMut, seed: u32, offset: Offset, record: &NewRecord) {
     let start = out.len();
     out.put_u64_le(0);
@@ -361,8 +361,8 @@ pub(super) fn put_record(out: &mut BytesMut, seed: u32, offset: Offset, record: 
     put_at(record, 4, &crc.to_le_bytes());
 }
 
-/// What stands in a segment for a record whose bytes are lost: it never holds its checksum, so
-/// that whoever reads it knows that a record was there.
+/// A placeholder in a segment for a record whose bytes are lost: its checksum is never valid, so a
+/// reader knows that a record was there.
 pub(super) fn lost_record(seed: u32, offset: Offset, publish_time: Timestamp) -> Vec<u8> {
     let mut record = Vec::with_capacity(RECORD_HEADER);
     record.put_u32_le(to_u32(RECORD_HEADER));
@@ -375,7 +375,7 @@ pub(super) fn lost_record(seed: u32, offset: Offset, publish_time: Timestamp) ->
     record
 }
 
-/// An upper bound of what `put_record` appends.
+/// An upper bound on what `put_record` appends.
 pub(super) fn record_bytes_max(record: &NewRecord) -> usize {
     RECORD_HEADER + 8 + message::encoded_len_max(&record.message)
 }

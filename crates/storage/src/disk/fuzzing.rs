@@ -1,4 +1,4 @@
-//! Bytes that nobody of ours wrote, given to the readers of what is on disk. For fuzzing alone.
+//! Feeds arbitrary bytes to the readers of what is on disk. For fuzzing only.
 
 use bytes::BytesMut;
 use domain::{ProgressChange, TopicId, message};
@@ -86,7 +86,7 @@ fn records(mut bytes: &[u8], topic: TopicId) -> String {
     said
 }
 
-/// Whatever the frames are, a sealed group proves itself, and with any bit changed it does not.
+/// Whatever the frames are, a sealed group validates, and with any bit flipped it does not.
 fn check_group(body: &[u8]) {
     let mut group = BytesMut::zeroed(padded(GROUP_HEADER + body.len()));
     if let Some(place) = group.get_mut(GROUP_HEADER..GROUP_HEADER + body.len()) {

@@ -1,4 +1,4 @@
-//! The group that is forming: commits are encoded straight into the buffer that will be written.
+//! The group being formed: commits are encoded straight into the buffer that will be written.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -17,15 +17,15 @@ use super::format::{
 use super::topic::Topic;
 use crate::{NewRecord, Position, Result};
 
-/// A frame takes no further records beyond this, so that a reader finds its place quickly.
+/// A frame takes no more records beyond this size, so that readers find their position quickly.
 const FRAME_BYTES: usize = 16 << 10;
-/// A new group starts in the rest of the last buffer if that much is left.
+/// A new group starts in the rest of the last buffer if at least this much is left.
 const REST_BYTES_MIN: usize = 256 << 10;
 
 /// Answers a commit.
 pub(super) type Answer = oneshot::Sender<Result<Position>>;
 
-/// Where one append frame is in its group.
+/// Where an append frame is in its group.
 #[derive(Debug)]
 pub(super) struct FrameRef {
     pub topic: Arc<Topic>,
@@ -35,7 +35,7 @@ pub(super) struct FrameRef {
     pub time: Timestamp,
     /// When the last record was published.
     pub last_time: Timestamp,
-    /// The frame in the group's bytes, its header included.
+    /// The frame in the group's bytes, including its header.
     pub start: usize,
     pub end: usize,
 }
@@ -47,22 +47,22 @@ impl FrameRef {
     }
 }
 
-/// A group to which nothing is added anymore. Its header is still to be filled in.
+/// A group that is complete except for its header.
 #[derive(Debug)]
 pub(super) struct Sealed {
-    /// Padded to whole blocks; empty if only answers are waiting.
+    /// Padded to whole blocks; empty if only answers are pending.
     pub bytes: BytesMut,
     /// Bytes of frames.
     pub body_length: u32,
     pub frames: Vec<FrameRef>,
-    /// The encoded changes of progress, as places in `bytes`.
+    /// The encoded changes of progress, as ranges in `bytes`.
     pub changes: Vec<(SubscriptionId, Range<usize>)>,
     pub answers: Vec<Answer>,
-    /// What the group counts for in the bound of the queue.
+    /// How much the group counts toward the queue's limit.
     pub queued_bytes: usize,
 }
 
-/// The group to which commits are added.
+/// The group that commits are added to.
 #[derive(Debug)]
 pub(super) struct Forming {
     arena: Arena,
@@ -72,13 +72,13 @@ pub(super) struct Forming {
     /// The latest change of each subscription.
     latest: HashMap<SubscriptionId, usize>,
     scratch: Vec<u8>,
-    /// Who waits for it.
+    /// The callers waiting for it.
     pub answers: Vec<Answer>,
-    /// When it has to be written although nobody waits.
+    /// When it has to be written even if nobody is waiting.
     pub deadline: Option<Instant>,
     /// Whether it has to be written at once.
     pub urgent: bool,
-    /// What it counts for in the bound of the queue.
+    /// How much it counts toward the queue's limit.
     pub queued_bytes: usize,
 }
 
@@ -99,12 +99,12 @@ impl Forming {
         }
     }
 
-    /// Whether it holds neither frames nor anyone who waits.
+    /// Whether it has neither frames nor waiting callers.
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.changes.is_empty() && self.answers.is_empty()
     }
 
-    /// Makes sure that `bytes` more, and the zeros behind the group, fit without moving it then.
+    /// Makes sure that `bytes` more, plus the padding, fit without moving the group later.
     pub(super) fn reserve(&mut self, bytes: usize) {
         if self.bytes.is_empty() {
             self.bytes = self.arena.take(GROUP_HEADER + bytes + BLOCK);
@@ -113,7 +113,7 @@ impl Forming {
         self.bytes.reserve(bytes + BLOCK);
     }
 
-    /// Whether `bytes` more fit without moving the group to another piece of memory.
+    /// Whether `bytes` more fit without moving the group to another buffer.
     pub(super) fn has_space(&self, bytes: usize) -> bool {
         self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() >= bytes + BLOCK
     }
@@ -150,7 +150,7 @@ impl Forming {
         });
     }
 
-    /// Adds a change of progress; one frame per subscription where changes can be merged.
+    /// Adds a change of progress; one frame per subscription if changes can be merged.
     pub(super) fn change(&mut self, subscription: SubscriptionId, change: ProgressChange) {
         let latest = self.latest.get(&subscription).copied();
         let rest = match latest.and_then(|at| self.changes.get_mut(at)) {
@@ -211,14 +211,14 @@ fn takes_more(frame: &FrameRef, topic: &Arc<Topic>) -> bool {
     Arc::ptr_eq(&frame.topic, topic) && frame.end - frame.start < FRAME_BYTES
 }
 
-/// Buffers for groups. One piece of memory serves many small groups one after the other; once all
-/// of them have left the tail, and no reader holds a slice, it is used again: fresh memory costs
-/// a page fault per 4 KiB, more than the copy into it.
+/// Buffers for groups. One piece of memory serves many small groups in turn; once all of them have
+/// left the tail, and no reader holds a slice, it is reused: fresh memory costs a page fault per 4
+/// KiB, more than the copy into it.
 #[derive(Debug)]
 struct Arena {
-    /// What is left of the current piece.
+    /// The rest of the current piece.
     rest: BytesMut,
-    /// The empty ends of earlier pieces, by which they are reclaimed.
+    /// The empty ends of earlier pieces, used to reclaim them.
     used: VecDeque<BytesMut>,
     chunk_bytes: usize,
     /// How many earlier pieces are kept for their memory.
@@ -253,16 +253,16 @@ impl Arena {
     }
 }
 
-/// How large the pieces are in which memory for a tail of `tail_bytes` is taken.
+/// The size of the pieces that make up the memory for a tail of `tail_bytes`.
 ///
-/// Larger than any buffer that comes and goes, so that the system's allocator keeps them apart
-/// from those and gives what it frees back.
+/// Larger than any short-lived buffer, so that the system's allocator keeps them apart from those
+/// and returns what it frees.
 fn piece_bytes(tail_bytes: usize) -> usize {
     (tail_bytes / 8).clamp(64 << 10, 4 << 20)
 }
 
-/// What the groups in the tail may take together, so that the pieces they lie in stay within
-/// `tail_bytes`: one piece is being filled, one is partly empty.
+/// How much the groups in the tail may take together so that their pieces stay within `tail_bytes`:
+/// one piece is being filled, one is partly empty.
 pub(super) fn tail_groups_bytes(tail_bytes: usize) -> usize {
     tail_bytes.saturating_sub(2 * piece_bytes(tail_bytes)).max(tail_bytes / 2)
 }

@@ -1,4 +1,4 @@
-//! Where a topic's records lie in the write-ahead log: one span per 64 KiB at most, in memory.
+//! Where a topic's records are in the write-ahead log: at most one span per 64 KiB, in memory.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use super::format::to_usize;
 
 /// A span grows to this many bytes of the file before the next one starts.
 const SPAN_BYTES: u32 = 64 << 10;
-/// Spans that follow each other this closely are read in one go.
+/// Spans this close together are read in one go.
 const HOLE_BYTES_MAX: u32 = 16 << 10;
 
-/// Where some of a topic's frames are, among frames of others.
+/// Where some of a topic's frames are, among frames of other topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// The log file.
@@ -43,7 +43,7 @@ pub(super) struct WalIndex {
 }
 
 impl WalIndex {
-    /// Notes one more frame, behind all others.
+    /// Notes one more frame, after all others.
     pub(super) fn push(&mut self, frame: Span) {
         match self.spans.back_mut() {
             Some(last)
@@ -102,7 +102,7 @@ impl WalIndex {
         self.spans.get(start).filter(|span| span.sequence == sequence).map(|span| span.time)
     }
 
-    /// Bytes of the spans in file `sequence`: those of the frames there, and of others between.
+    /// Bytes of the spans in file `sequence`, including frames of other topics in between.
     pub(super) fn bytes_within(&self, sequence: u64) -> usize {
         let start = self.spans.partition_point(|span| span.sequence < sequence);
         let spans = self.spans.range(start..).take_while(|span| span.sequence == sequence);

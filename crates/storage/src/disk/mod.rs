@@ -80,8 +80,8 @@ use crate::{Engine, Error, HISTORY_BYTES_DEFAULT, Result};
 /// The SQLite file in a data folder.
 const DATABASE: &str = "store.sqlite";
 
-/// Who restores a folder otherwise than from a backup leaves a file of this name in it: what is in
-/// it is then taken for a copy, as a backup is.
+/// Leave a file with this name in a folder that was restored from something other than a backup:
+/// the store is then treated as a copy, like a backup.
 pub const RESTORED: &str = "restored";
 
 /// When a commit counts as durable.
@@ -89,7 +89,7 @@ pub const RESTORED: &str = "restored";
 pub enum Durability {
     /// When the disk says that it is on stable storage.
     Fsync,
-    /// When the operating system has it: survives a crash of this process, not a power cut.
+    /// When the operating system has it: survives a crash of this process but not a power cut.
     Os,
 }
 
@@ -98,24 +98,24 @@ pub enum Durability {
 pub struct Options {
     /// Bytes of one log file; at most 1 GiB.
     pub wal_segment_bytes: u64,
-    /// Bytes of the log at which appends wait for a trim; at least two log files.
+    /// Log size at which appends wait for a trim; at least two log files.
     pub wal_max_bytes: u64,
     /// Bytes of the newest records kept in memory.
     pub tail_memory_bytes: usize,
-    /// Bytes waiting to be written at which appends wait.
+    /// Queue size at which appends wait.
     pub queue_bytes_max: usize,
-    /// Bytes after which a further commit goes into the next group.
+    /// Group size after which another commit goes into the next group.
     pub group_bytes_max: usize,
-    /// Bytes after which a topic's records go into the next segment.
+    /// Segment size after which a topic's records go into the next segment.
     pub topic_segment_bytes: u64,
-    /// Bytes set aside for trims and checkpoints on a full disk; as much as one log file comes
-    /// on top for acks.
+    /// Bytes set aside for trims and checkpoints on a full disk; another log file's worth is added
+    /// for acks.
     pub reserve_bytes: u64,
     /// When a commit counts as durable.
     pub durability: Durability,
-    /// Bytes of the history of attempts.
+    /// Size limit of the history of attempts.
     pub attempt_bytes_max: u64,
-    /// How long a commit nobody waits for may ride along.
+    /// How long a commit nobody waits for may be delayed to ride along.
     pub ride_delay: Duration,
 }
 
@@ -137,7 +137,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options within what the format can hold.
+    /// The options, clamped to what the format can hold.
     fn within_bounds(self) -> Self {
         let block = format::BLOCK_BYTES;
         let wal_segment_bytes =
@@ -160,10 +160,10 @@ pub struct Recovery {
     pub bytes: u64,
     /// Records in them.
     pub records: u64,
-    /// Bytes of a group that was being written when the process or the power went away.
+    /// Bytes of a group that was being written when the process died or the power failed.
     pub torn_bytes_cut: u64,
-    /// Groups behind the last good one that a power cut took or cut off from it, at least. Only
-    /// where groups were not synced one by one.
+    /// At least this many groups after the last good one were lost or cut off by a power cut. Only
+    /// if groups were not synced one by one.
     pub unsynced_groups_cut: u64,
     /// Bytes of these groups.
     pub unsynced_bytes_cut: u64,
@@ -171,7 +171,7 @@ pub struct Recovery {
 
 /// An open store.
 pub struct Opened {
-    /// Its four faces.
+    /// Its four traits.
     pub engine: Engine,
     /// What opening it found.
     pub recovery: Recovery,
@@ -179,30 +179,30 @@ pub struct Opened {
     pub handle: Handle,
 }
 
-/// Closes a store before its last holder lets go of it.
+/// Closes a store before its last user drops it.
 ///
 /// A store is also closed when all clones of its engine and its handle are dropped.
 #[derive(Clone)]
 pub struct Handle(Arc<store::Store>);
 
 impl Handle {
-    /// Writes what is queued, ends the engine's threads and unlocks the folder. Everything asked
-    /// of the engine afterwards answers `Unavailable`. Blocks; closing twice does nothing.
+    /// Writes what is queued, ends the engine's threads and unlocks the folder. Every later call of
+    /// the engine answers `Unavailable`. Blocks; closing twice does nothing.
     pub fn close(&self) {
         self.0.close();
     }
 
-    /// Copies the store, while it is in use, to the folder `to`, which must not exist: it does
-    /// once the copy is complete and durable. What was answered before the call is in it, and
-    /// beside it those of the files `others` that there are. Blocks; meanwhile the log grows, and
-    /// appends wait once it has reached its bound.
+    /// Copies the store, while it is in use, to the folder `to`, which must not exist: it appears
+    /// once the copy is complete and durable. Everything answered before the call is included,
+    /// along with any of the files `others` that exist. Blocks; meanwhile the log grows, and
+    /// appends wait once it has reached its limit.
     pub fn backup(&self, to: &Path, others: &[PathBuf]) -> Result<Backup> {
         backup::backup(&self.0.shared, to, others)
     }
 }
 
-/// Opens the store in `folder`, making one if there is none. `InUse` if it is open already,
-/// here or in another process; `Corrupt`, with nothing changed, if its files do not hold.
+/// Opens the store in `folder`, creating one if there is none. `InUse` if it is already open, here
+/// or in another process; `Corrupt`, with nothing changed, if its files are damaged.
 pub fn open(folder: &Path, options: Options) -> Result<Opened> {
     let lock = real::FolderLock::take(folder)?;
     private::repair(folder);
@@ -212,7 +212,7 @@ pub fn open(folder: &Path, options: Options) -> Result<Opened> {
         .map_err(|error| within(folder, error))
 }
 
-/// Notes in the store of `folder` that it is a copy, if someone left word of that.
+/// Marks the store in `folder` as a copy if someone left the file that says so.
 fn take_for_copy(folder: &Path) -> Result<()> {
     let (word, database) = (folder.join(RESTORED), folder.join(DATABASE));
     if !word.exists() || !database.exists() {
@@ -277,8 +277,8 @@ fn open_with(
     Ok(Opened { engine, recovery, handle: Handle(store) })
 }
 
-/// SQLite needs some space to open its files. On a full disk it gets what an earlier process had
-/// set aside for such a day.
+/// SQLite needs some space to open its files. On a full disk it gets what an earlier process set
+/// aside for that.
 fn open_database(
     path: &Path,
     preallocator: &preallocator::Preallocator,
@@ -295,7 +295,7 @@ fn open_database(
     }
 }
 
-/// Names the damaged file by its whole path, and a database that may not be written.
+/// Adds the full path of the damaged file, or of a database that cannot be written.
 fn within(folder: &Path, error: Error) -> Error {
     match error {
         Error::Database(error) if is_denied(&error) => {
@@ -309,7 +309,7 @@ fn within(folder: &Path, error: Error) -> Error {
     }
 }
 
-/// Whether the rights of the file, or of its folder, are missing.
+/// Whether permissions on the file, or on its folder, are missing.
 fn is_denied(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
     matches!(error.sqlite_error_code(), Some(CannotOpen | PermissionDenied | ReadOnly))

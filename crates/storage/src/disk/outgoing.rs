@@ -1,4 +1,4 @@
-//! Records on their way from a log file to the segments of their topics.
+//! Moving records from a log file to the segments of their topics.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use super::wal::is_full;
 use super::write_behind::WriteBehind;
 use crate::{Error, Result};
 
-/// Bytes of the reserve that are freed for one write: as much as is gathered, and names.
+/// Bytes of the reserve that are freed for one write: as much as is buffered, plus names.
 const WRITE_BYTES_MAX: u64 = 2 << 20;
 
 /// What a move needs besides the records.
@@ -26,34 +26,34 @@ pub(super) struct Mover<'store> {
 }
 
 impl Mover<'_> {
-    /// Returns when everything handed over is written, from the reserve if need be.
+    /// Returns when everything handed over is written, using the reserve if necessary.
     fn settle(&mut self) -> Result<()> {
         with_reserve(&self.shared.preallocator, WRITE_BYTES_MAX, || self.behind.wait())
     }
 }
 
-/// What of one topic has to leave a log file.
+/// What has to move out of a log file for one topic.
 pub(super) struct Outgoing {
     pub topic: Arc<Topic>,
-    /// The offsets in the file: all of them are there.
+    /// The offsets in the file, without gaps.
     range: OffsetRange,
-    /// Bytes of the file that they take, at most.
+    /// Maximum bytes of the file that they take.
     bytes: usize,
-    /// The offsets that are needed, ascending; those passed are dropped from the front.
+    /// The offsets that are needed, ascending; finished ones are dropped from the front.
     needed: std::vec::IntoIter<OffsetRange>,
     current: Option<OffsetRange>,
-    /// The first offset in the file that was not met yet.
+    /// The first offset in the file that was not seen yet.
     next: Offset,
-    /// When the record before that was published, or one in front of it.
+    /// When the record before that, or an earlier one, was published.
     last_time: Timestamp,
-    /// The segments written to, the last one still growing.
+    /// The segments written to; the last one is still growing.
     pub segments: Vec<Building>,
     pub moved: u64,
     /// Needed records that were not found, in runs.
     pub lost: Vec<OffsetRange>,
 }
 
-/// A segment that is new or longer than before.
+/// A new or growing segment.
 pub(super) struct Building {
     pub segment: Segment,
     pub marks: Vec<Mark>,
@@ -62,7 +62,7 @@ pub(super) struct Building {
 }
 
 impl Outgoing {
-    /// What is `needed` of the `range` in a file, which takes `bytes` there at most and was
+    /// What is `needed` of the `range` in a file, which takes at most `bytes` there and was
     /// published at `since` at the earliest.
     pub(super) fn new(
         topic: Arc<Topic>,
@@ -86,7 +86,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether something of the file is needed that was not taken yet.
+    /// Whether anything needed from the file has not been taken yet.
     pub(super) fn needs_more(&self) -> bool {
         self.current.is_some()
     }
@@ -101,12 +101,12 @@ impl Outgoing {
         self.lost.iter().map(|range| range.len()).sum()
     }
 
-    /// Whether the record of that offset is in the file and was not met yet.
+    /// Whether the record at that offset is in the file and was not seen yet.
     pub(super) fn awaits(&self, offset: Offset) -> bool {
         offset >= self.next && offset < self.range.to
     }
 
-    /// Takes what is needed of a frame; frames come in offset order.
+    /// Takes the needed part of a frame; frames come in offset order.
     pub(super) fn take(&mut self, mover: &mut Mover<'_>, frame: &AppendFrame<'_>) -> Result<()> {
         self.miss(mover, frame.first)?;
         self.next = frame.end();
@@ -147,9 +147,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Notes that no record below `to` will be found anymore. What is needed of them is not
-    /// forgotten: a gap would read as acked, so something stands in their place that reads as
-    /// damaged.
+    /// Notes that no more records below `to` will be found. Needed ones are not forgotten: a gap
+    /// would read as acked, so a placeholder is written that reads as damaged.
     fn miss(&mut self, mover: &mut Mover<'_>, to: Offset) -> Result<()> {
         while self.next < to {
             self.pass(self.next);
@@ -170,7 +169,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Writes what was gathered, syncs every file and closes it.
+    /// Writes what is buffered, syncs every file and closes it.
     pub(super) fn finish(&mut self, mover: &mut Mover<'_>) -> Result<()> {
         self.miss(mover, self.range.to)?;
         self.flush(mover)?;
@@ -183,7 +182,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Writes what was gathered.
+    /// Writes what is buffered.
     pub(super) fn flush(&mut self, mover: &mut Mover<'_>) -> Result<()> {
         self.segments.iter_mut().try_for_each(|building| building.flush(mover))
     }
@@ -193,7 +192,7 @@ impl Outgoing {
         self.current.is_some_and(|range| range.from <= offset)
     }
 
-    /// Whether nothing of a frame is needed.
+    /// Whether nothing in a frame is needed.
     fn is_unneeded(&mut self, frame: &AppendFrame<'_>) -> bool {
         self.pass(frame.first);
         self.current.is_none_or(|range| range.from >= frame.end())
@@ -229,7 +228,7 @@ impl Outgoing {
 }
 
 impl Building {
-    /// The topic's last segment if it has room, else a new one.
+    /// The topic's last segment if it has room, otherwise a new one.
     fn open(shared: &Shared, topic: &Topic, first: Offset, bytes: usize) -> Result<Self> {
         let last = topic.state().segments.last().cloned();
         let Some(last) = last.filter(|last| last.length < shared.options.topic_segment_bytes)
@@ -248,7 +247,7 @@ impl Building {
 
     fn create(shared: &Shared, topic: &Topic, first: Offset, bytes: usize) -> Result<Self> {
         let name = Segment::file_name(topic.id, first);
-        // An earlier move that was not completed may have left a file of that name.
+        // An earlier move that was interrupted may have left a file with that name.
         shared.files.forget(&name);
         let blocks = with_reserve(&shared.preallocator, 1 << 20, || {
             let reader = shared.disk.create(&name)?;
@@ -289,7 +288,7 @@ impl Building {
         self.blocks.as_mut().map_or(Ok(()), |blocks| write(blocks, mover))
     }
 
-    /// What SQLite will name.
+    /// The segment as SQLite will name it.
     pub(super) fn into_segment(self) -> Arc<Segment> {
         let marks = OnceLock::from(Arc::from(self.marks));
         Arc::new(Segment { marks, ..self.segment })
@@ -305,7 +304,7 @@ pub(super) fn sync_names(disk: &dyn Disk) -> Result<()> {
     disk.sync_folder(FOLDER).map_err(super::scan::unavailable)
 }
 
-/// Does something that must go on though the disk is full: from the reserve, if need be.
+/// Does something that must succeed even on a full disk, using the reserve if necessary.
 pub(super) fn with_reserve<T>(
     preallocator: &Preallocator,
     bytes: u64,

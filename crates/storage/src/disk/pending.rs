@@ -1,4 +1,4 @@
-//! Changes of progress that are durable in the log and not in a checkpoint yet.
+//! Changes of progress that are durable in the log but not yet in a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use super::format::{to_u32, to_usize};
 
 const HEADER: usize = 12;
 
-/// By subscription, the changes in log order as they were encoded:
-/// `| group 8 | length 4 | change | …`, a few bytes each instead of a tree of small vectors.
+/// By subscription, the encoded changes in log order: `| group 8 | length 4 | change | …`, a few
+/// bytes each instead of a tree of small vectors.
 #[derive(Debug, Default)]
 pub(super) struct Pending(BTreeMap<SubscriptionId, Vec<u8>>);
 
-/// A stored change that cannot be read.
+/// A stored change that is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
 impl Pending {
-    /// Notes a change that group `group` made durable; groups ascend.
+    /// Notes a change that group `group` made durable; group numbers ascend.
     pub(super) fn note(&mut self, subscription: SubscriptionId, group: u64, change: &[u8]) {
         let changes = self.0.entry(subscription).or_default();
         changes.put_u64_le(group);
@@ -41,7 +41,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Drops what a checkpoint at `group` contains.
+    /// Drops what a checkpoint at `group` includes.
     pub(super) fn forget_up_to(&mut self, group: u64) {
         self.0.retain(|_, changes| {
             let mut rest = changes.as_slice();
@@ -60,7 +60,7 @@ impl Pending {
         });
     }
 
-    /// Drops everything of a subscription that is gone.
+    /// Drops everything for a subscription that is gone.
     pub(super) fn forget(&mut self, subscription: SubscriptionId) {
         self.0.remove(&subscription);
     }

@@ -1,12 +1,13 @@
-//! Keeps files ready for the log, and the reserve for the day the disk is full.
+//! Keeps files ready for the log, and a reserve for when the disk is full.
 //!
-//! A separate thread zero-fills the next log file before the current one is full: writing over
+//! A separate thread zero-fills the next log file before the current one is full: overwriting
 //! written blocks needs no metadata, so a sync costs half. It sleeps unless a file is wanted, or
-//! the disk is full and has to be looked at again.
+//! the disk is full and has to be checked again.
 //!
-//! "Full" means that a file for the log could not be made. From then on appends are refused;
-//! everything else goes on, from what is left of the current files and from the reserve, which is
-//! cut down as it is needed. Appends are taken again once the reserve is whole and a file ready.
+//! "Full" means that a file for the log could not be created. From then on appends are refused;
+//! everything else continues, using what is left of the current files and the reserve, which
+//! shrinks as it is used. Appends are accepted again once the reserve is restored and a file is
+//! ready.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::format::BLOCK_BYTES;
 use super::seam::{Disk, File};
 use super::wal::{DAMAGED_FOLDER, FOLDER, FREE_FOLDER, WalFile, is_full};
 
-/// How often a full disk is looked at again.
+/// How often a full disk is checked again.
 const FULL_RETRY: Duration = Duration::from_millis(500);
 /// Files kept for reuse.
 const READY_MAX: usize = 4;
@@ -39,7 +40,7 @@ pub(super) struct FreeFile {
     pub length: u64,
 }
 
-/// Makes files ahead and watches over the reserve.
+/// Creates files ahead and manages the reserve.
 pub(super) struct Preallocator {
     disk: Arc<dyn Disk>,
     file_bytes: u64,
@@ -50,7 +51,7 @@ pub(super) struct Preallocator {
     /// Wakes the committer.
     ready: Condvar,
     full: AtomicBool,
-    /// Told when appends may go on.
+    /// Notified when appends may continue.
     room: Arc<Notify>,
 }
 
@@ -58,15 +59,15 @@ pub(super) struct Preallocator {
 struct State {
     ready: Vec<FreeFile>,
     wanted: bool,
-    /// The committer waits for a file of at least that length.
+    /// The committer waits for a file of at least this length.
     starving: Option<u64>,
     /// Why the committer cannot have one.
     fault: Option<io::Error>,
-    /// Bytes of the reserve that are there.
+    /// Bytes of the reserve that exist.
     reserve: u64,
-    /// How many are at work that may have to use the reserve.
+    /// How many tasks are running that may have to use the reserve.
     spenders: usize,
-    /// Counts the files made, for their names.
+    /// Counts the files created, for their names.
     made: u64,
     /// Nobody should wait for space anymore.
     closing: bool,
@@ -89,7 +90,7 @@ impl Preallocator {
         reserve_bytes: u64,
         room: Arc<Notify>,
     ) -> Self {
-        // What acks are written to meanwhile must leave enough for a trim.
+        // Whatever acks use meanwhile must leave enough for a trim.
         let for_acks = if reserve_bytes > 0 { file_bytes } else { 0 };
         Self {
             disk,
@@ -108,8 +109,8 @@ impl Preallocator {
         self.full.load(Ordering::Acquire)
     }
 
-    /// Removes what an earlier process left: its reserve, and files it made ahead. Whether there
-    /// was something.
+    /// Removes what an earlier process left: its reserve, and files it created ahead. Returns
+    /// whether there was anything.
     pub(super) fn clear(&self) -> io::Result<bool> {
         let names = self.disk.list(FREE_FOLDER)?;
         for name in &names {
@@ -118,7 +119,7 @@ impl Preallocator {
         Ok(!names.is_empty())
     }
 
-    /// Removes what an earlier process left, and sets the reserve aside.
+    /// Removes what an earlier process left, and sets up the reserve.
     pub(super) fn start(&self) -> io::Result<()> {
         self.clear()?;
         match self.make_reserve(&mut self.state.lock()) {
@@ -128,13 +129,13 @@ impl Preallocator {
         Ok(())
     }
 
-    /// A first file for an empty store, not filled with zeros so that the start is quick.
+    /// A first file for an empty store, not zero-filled so that the start is quick.
     pub(super) fn first_file(&self) -> io::Result<FreeFile> {
         let name = self.state.lock().next_name();
         self.make_file(&name, self.file_bytes, false)
     }
 
-    /// Asks for a file to be made ready.
+    /// Requests a file.
     pub(super) fn want_file(&self) {
         let mut state = self.state.lock();
         if !state.wanted && state.ready.is_empty() {
@@ -165,7 +166,7 @@ impl Preallocator {
         }
     }
 
-    /// Frees `bytes` of the reserve for something that must go on; if there is none, waits until
+    /// Frees `bytes` of the reserve for something that must succeed; if there is none, waits until
     /// the disk may have space again. `Err` if nobody should wait anymore.
     pub(super) fn wait_for_space(&self, bytes: u64) -> Result<(), ()> {
         let mut state = self.state.lock();
@@ -189,14 +190,14 @@ impl Preallocator {
         Ok(())
     }
 
-    /// Until the answer is dropped, what is freed on a full disk is not taken for the reserve or
-    /// for files made ahead: someone is about to use it.
+    /// Until the returned value is dropped, space freed on a full disk is not taken for the reserve
+    /// or for files created ahead: someone is about to use it.
     pub(super) fn spend(&self) -> Spending<'_> {
         self.state.lock().spenders += 1;
         Spending(self)
     }
 
-    /// Does something with SQLite that must go on though the disk is full.
+    /// Does something with SQLite that must succeed even on a full disk.
     pub(super) fn for_database<T>(
         &self,
         mut act: impl FnMut() -> crate::Result<T>,
@@ -215,7 +216,7 @@ impl Preallocator {
         }
     }
 
-    /// Frees `bytes` of the reserve for something that must go on; `false` if there is none.
+    /// Frees `bytes` of the reserve for something that must succeed; `false` if there is none.
     pub(super) fn release(&self, bytes: u64) -> bool {
         self.release_locked(&mut self.state.lock(), bytes)
     }
@@ -239,7 +240,7 @@ impl Preallocator {
         state.reserve == rest
     }
 
-    /// Removes a file that was made ahead.
+    /// Removes a file that was created ahead.
     fn give_up_ready(&self, state: &mut State) -> bool {
         let Some(file) = state.ready.pop() else { return false };
         match self.disk.remove(&file.name) {
@@ -251,7 +252,7 @@ impl Preallocator {
         }
     }
 
-    /// Takes back a log file that is not needed anymore, for reuse if it is worth it.
+    /// Takes back a log file that is no longer needed, for reuse if worthwhile.
     pub(super) fn recycle(&self, file: &WalFile) -> io::Result<()> {
         let name = {
             let mut state = self.state.lock();
@@ -276,7 +277,7 @@ impl Preallocator {
         Ok(())
     }
 
-    /// Takes a log file with damage out of the log, and keeps it for whoever wants to look at it.
+    /// Takes a damaged log file out of the log, and keeps it for inspection.
     pub(super) fn set_aside(&self, file: &WalFile) -> io::Result<()> {
         let aside = format!("{DAMAGED_FOLDER}/{:020}", file.header.sequence);
         self.disk.rename(&file.name(), &aside)?;
@@ -284,14 +285,14 @@ impl Preallocator {
         self.disk.sync_folder(FOLDER)
     }
 
-    /// Looks whether a full disk has space again.
+    /// Checks whether a full disk has space again.
     pub(super) fn look_again(&self) {
         if self.is_full() {
             self.work.notify_one();
         }
     }
 
-    /// From now on nobody waits for space in vain.
+    /// From now on nobody waits for space.
     pub(super) fn close_soon(&self) {
         self.state.lock().closing = true;
         self.work.notify_one();
@@ -304,7 +305,7 @@ impl Preallocator {
         self.work.notify_one();
     }
 
-    /// The thread's life.
+    /// The thread's main loop.
     pub(super) fn run(&self) {
         let _farewell = Farewell(self);
         let mut state = self.state.lock();
@@ -330,7 +331,7 @@ impl Preallocator {
         (state.wanted && state.ready.is_empty()) || state.reserve < self.reserve_bytes
     }
 
-    /// Does one thing; `false` if it has to be tried again later.
+    /// Does one thing; `false` if it has to be retried later.
     fn work(&self, state: &mut MutexGuard<'_, State>) -> bool {
         if let Some(length) = state.starving {
             return self.feed(state, length);
@@ -359,11 +360,11 @@ impl Preallocator {
         }
     }
 
-    /// Makes a file for a committer that waits for it, by any means.
+    /// Creates a file for a waiting committer, by any means.
     fn feed(&self, state: &mut MutexGuard<'_, State>, length: u64) -> bool {
         let mut result = self.make_ready(state, self.file_bytes.max(length));
         if result.as_ref().is_err_and(is_full) {
-            // A small one: what is left of the reserve is for the trim that gives files back.
+            // A small one: the rest of the reserve is for the trim that frees files.
             let small = length.max(self.file_bytes / 4).next_multiple_of(BLOCK_BYTES);
             self.note_full();
             result = self.make_ready(state, small);
@@ -402,7 +403,7 @@ impl Preallocator {
         match made {
             Ok(file) => Ok(FreeFile { name: name.to_owned(), file, length }),
             Err(error) => {
-                // What is left of it is removed at the next start at the latest.
+                // Whatever remains of it is removed at the next start at the latest.
                 drop(self.disk.remove(name));
                 Err(error)
             }
@@ -463,7 +464,7 @@ impl Drop for Spending<'_> {
     }
 }
 
-/// Lets nobody wait for a preallocator that is gone.
+/// Makes sure that nobody waits for a preallocator that is gone.
 struct Farewell<'preallocator>(&'preallocator Preallocator);
 
 impl Drop for Farewell<'_> {

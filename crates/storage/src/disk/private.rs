@@ -1,4 +1,4 @@
-//! What is in a data folder is for its owner alone: messages, signing secrets and keys are in it.
+//! A data folder is private to its owner: it contains messages, signing secrets and keys.
 
 use std::fs;
 use std::io;
@@ -13,11 +13,11 @@ pub(super) const FILE_MODE: u32 = 0o600;
 pub(super) const FOLDER_MODE: u32 = 0o700;
 /// What others may do with a file.
 const OTHERS: u32 = 0o077;
-/// Names that are told in one warning, at most.
+/// Maximum number of names in one warning.
 const NAMED_MAX: usize = 10;
 
-/// Takes from others what they may do with the folder and the files in it, and tells whose modes
-/// were changed. Whoever starts may not be the owner: then that is told.
+/// Removes other users' permissions on the folder and its files, and logs which modes were changed.
+/// The process may not be the owner: then it logs that.
 pub(super) fn repair(folder: &Path) {
     let (mut changed, mut failed) = (Vec::new(), Vec::new());
     for path in paths(folder) {
@@ -40,13 +40,13 @@ pub(super) fn repair(folder: &Path) {
     }
 }
 
-/// Creates an empty file for its owner alone, where there is none.
+/// Creates an empty file that only its owner can access, if there is none.
 pub(super) fn touch(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(FILE_MODE).open(path).map(drop)
 }
 
-/// The folder, what is right in it, and what is in the folders of log and segments.
+/// The folder, its direct contents, and the contents of the log and segment folders.
 fn paths(folder: &Path) -> Vec<PathBuf> {
     let mut paths = vec![folder.to_owned()];
     let inside = ["", wal::FOLDER, wal::FREE_FOLDER, wal::DAMAGED_FOLDER, segments::FOLDER];
@@ -62,7 +62,7 @@ fn paths(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether the mode had to be changed.
+/// Returns whether the mode had to be changed.
 fn close(path: &Path) -> io::Result<bool> {
     let mode = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -75,7 +75,7 @@ fn close(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The first of them, in words.
+/// The first few of them, as text.
 fn name(paths: &[PathBuf]) -> Option<String> {
     let shown: Vec<_> =
         paths.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();

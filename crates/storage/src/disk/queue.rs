@@ -1,4 +1,4 @@
-//! The queue of commits: checked and encoded under one short lock, taken by the committer.
+//! The queue of commits: checked and encoded under one short lock, drained by the committer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::group::{Forming, Sealed};
 use super::topic::Topic;
 use crate::{Append, Claim, Commit, Error, Position, Receipt, Result, Urgency};
 
-/// What a change of progress counts for in the bound of the queue.
+/// How much a change of progress counts toward the queue's limit.
 const CHANGE_BYTES: usize = 64;
 
 /// Commits on their way to the log.
@@ -31,11 +31,11 @@ pub(super) struct Queue {
 struct State {
     heads: HashMap<TopicId, Head>,
     forming: Forming,
-    /// Groups that are full, before the forming one.
+    /// Full groups, ahead of the one being formed.
     sealed: VecDeque<Sealed>,
-    /// Whether the committer sleeps and has not been woken yet.
+    /// Whether the committer is asleep and has not been woken yet.
     asleep: bool,
-    /// Why nothing is taken anymore.
+    /// Why nothing is accepted anymore.
     stopped: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ struct Head {
     topic: Arc<Topic>,
     epoch: Epoch,
     next: Offset,
-    /// When the record before that was published.
+    /// When the last record was published.
     last_time: Timestamp,
 }
 
@@ -62,12 +62,12 @@ impl Queue {
         Self { state: Mutex::new(state), wake: Condvar::new(), bytes, group_bytes_max, ride_delay }
     }
 
-    /// Bytes that wait to be written.
+    /// Bytes waiting to be written.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Lets the holder of a new epoch append to `topic`.
+    /// Lets the owner of a new epoch append to `topic`.
     pub(super) fn claim(&self, topic: Arc<Topic>, start_epoch: Epoch) -> Claim {
         let mut state = self.state.lock();
         topic.state().claimed = true;
@@ -82,12 +82,12 @@ impl Queue {
         Claim { epoch: head.epoch, next: head.next, last_publish_time: head.last_time }
     }
 
-    /// Whether a topic that was claimed goes on at `next`: nothing was appended that is not there.
+    /// Whether a claimed topic's next offset is `next`, so that nothing unseen was appended.
     pub(super) fn is_at(&self, topic: TopicId, next: Offset) -> bool {
         self.state.lock().heads.get(&topic).is_none_or(|head| head.next == next)
     }
 
-    /// Has the next record of a topic take the offset `next`.
+    /// Sets the offset of a topic's next record to `next`.
     pub(super) fn raise(&self, topic: TopicId, next: Offset) {
         if let Some(head) = self.state.lock().heads.get_mut(&topic) {
             head.next = next;
@@ -125,21 +125,21 @@ impl Queue {
                 (Receipt::ready(Ok(durable)), was_idle)
             }
         };
-        // A committer at work looks at the queue on its own before it sleeps.
+        // A busy committer checks the queue on its own before it sleeps.
         if wakes && std::mem::take(&mut state.asleep) {
             self.wake.notify_one();
         }
         receipt
     }
 
-    /// Whether a commit of `bytes` goes into the group that is forming.
+    /// Whether a commit of `bytes` fits in the group being formed.
     fn fits(&self, forming: &Forming, bytes: usize) -> bool {
         forming.queued_bytes + bytes <= self.group_bytes_max
             && forming.has_space(bytes + frame_headers_max(bytes))
     }
 
-    /// The next group to be written. Sleeps until there is one; `None` once the queue is stopped
-    /// and empty.
+    /// The next group to write. Sleeps until there is one; `None` once the queue is stopped and
+    /// empty.
     pub(super) fn take(&self) -> Option<Sealed> {
         let mut state = self.state.lock();
         loop {
@@ -170,7 +170,7 @@ impl Queue {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Takes nothing more; what is queued is still written.
+    /// Accepts nothing more; what is queued is still written.
     pub(super) fn stop(&self, why: Error) {
         let mut state = self.state.lock();
         state.stopped.get_or_insert(why);
@@ -178,7 +178,7 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Takes nothing more and answers all that is queued with `why`: it did not happen.
+    /// Accepts nothing more and answers everything queued with `why`: it did not happen.
     pub(super) fn refuse(&self, why: &Error) {
         let mut state = self.state.lock();
         state.stopped = Some(why.clone());
@@ -187,7 +187,7 @@ impl Queue {
         self.bytes.store(0, Ordering::Relaxed);
         drop(state);
         for answer in groups.into_iter().flat_map(|group| group.answers) {
-            // Whoever asked may have gone away; nobody else needs the answer.
+            // The caller may be gone; nobody else needs the answer.
             drop(answer.send(Err(why.clone())));
         }
     }
@@ -204,7 +204,7 @@ impl State {
         if full && !commit.appends.is_empty() { Err(Error::Full) } else { Ok(()) }
     }
 
-    /// `before` are the appends in front of it in the same commit.
+    /// `before` are the earlier appends in the same commit.
     fn check_append(&self, append: &Append, before: &[Append]) -> Result<()> {
         let topic = append.topic;
         let Some(head) = self.heads.get(&topic) else {
@@ -218,8 +218,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes the changes and copies the records; whoever called lets go of these, many small
-    /// pieces of memory, when the lock is released.
+    /// Takes the changes and copies the records; the caller frees these, many small allocations,
+    /// after the lock is released.
     fn add(&mut self, commit: &mut Commit) {
         for append in &commit.appends {
             let Some(head) = self.heads.get_mut(&append.topic) else { continue };
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-/// Room for the headers of the frames that hold `bytes` of records.
+/// Maximum size of the headers for frames that hold `bytes` of records.
 fn frame_headers_max(bytes: usize) -> usize {
     const FRAME_BYTES_MIN: usize = 8 << 10;
     (bytes / FRAME_BYTES_MIN + 2) * APPEND_HEADER

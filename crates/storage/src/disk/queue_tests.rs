@@ -88,7 +88,7 @@ fn a_group_ends_where_its_piece_of_memory_ends() {
     let answers: Vec<_> = groups.iter().map(|group| group.answers.len()).collect();
     assert_eq!(answers, [2, 2, 1]);
     assert!(groups.iter().all(|group| group.bytes.len() <= 64 << 10));
-    // One that is larger than any piece is not split either.
+    // A commit larger than any piece is not split either.
     receipts.push(commit(&queue, durable(vec![append(1, claim.epoch, 5 * 27, 200)])));
     assert_eq!(queue.take().unwrap().frames.iter().map(|frame| frame.count).sum::<u32>(), 200);
 }

@@ -19,7 +19,7 @@ use super::tail::Filling;
 use super::topic::{State, Topic};
 use crate::{Batch, Error, ReadLimit, Result, TailRead};
 
-/// Bytes of the log read at a time, at most, unless a record is longer.
+/// Maximum bytes of the log per read, unless a record is longer.
 const READ_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES_MIN: usize = 64 << 10;
 
@@ -38,7 +38,7 @@ pub(super) fn nothing(from: Offset) -> Batch {
     Filling::new(from, ReadLimit { records: 0, bytes: 0 }).batch
 }
 
-/// From memory only.
+/// Reads from memory only.
 pub(super) fn tail(topic: &Topic, from: Offset, limit: ReadLimit) -> TailRead {
     let state = topic.state();
     if from >= state.end {
@@ -50,7 +50,7 @@ pub(super) fn tail(topic: &Topic, from: Offset, limit: ReadLimit) -> TailRead {
     }
 }
 
-/// From wherever the records are. Blocks on the disk.
+/// Reads from wherever the records are. Blocks on the disk.
 pub(super) fn read(
     shared: &Shared,
     topic: &Topic,
@@ -109,7 +109,7 @@ fn place(state: &State, from: Offset, limit: ReadLimit) -> Source {
     Source::Gap(first.filter(|first| *first > from).unwrap_or(state.end))
 }
 
-/// Returns whether to go on behind the segment.
+/// Returns whether to continue after the segment.
 fn read_segment(
     shared: &Shared,
     topic: &Topic,
@@ -119,7 +119,7 @@ fn read_segment(
     let reader = Reader::open(segment, topic.seed, &shared.files, &shared.database);
     let read = reader.and_then(|mut reader| reader.read(filling));
     match read {
-        // A trim may have dropped it since it was looked up; then it is looked up again.
+        // A trim may have dropped it since the lookup; then look it up again.
         Err(Error::NotFound) => Ok(true),
         Err(_) if !is_current(topic, segment) => Ok(true),
         other => other,
@@ -130,7 +130,7 @@ fn is_current(topic: &Topic, segment: &Arc<Segment>) -> bool {
     topic.state().segments.iter().any(|other| other.file == segment.file)
 }
 
-/// Returns whether to go on behind the window.
+/// Returns whether to continue after the window.
 fn read_log(shared: &Shared, topic: &Topic, window: Window, filling: &mut Filling) -> Result<bool> {
     let Some(file) = shared.wal.get(window.sequence) else { return Ok(true) };
     let whole = to_usize(window.end - window.start);
@@ -141,7 +141,7 @@ fn read_log(shared: &Shared, topic: &Topic, window: Window, filling: &mut Fillin
         let read = file.file.read_at(&mut buffer, u64::from(window.start));
         let mut walk = Walk::new(buffer.into(), window, topic);
         let walked = walk.run(filling);
-        // The file may have been used again while it was read; then nothing of this counts.
+        // The file may have been reused while it was read; then discard all of this.
         if file.is_retired() {
             filling.rewind(mark);
             return Ok(true);
@@ -173,13 +173,13 @@ enum Walked {
     Full,
     /// The bytes end inside a frame.
     CutOff,
-    /// All was seen.
+    /// Everything was seen.
     Through,
-    /// Something is not as it was written.
+    /// Something differs from what was written.
     Damaged,
 }
 
-/// A walk through a window of the log, of which the records of one topic are taken.
+/// A scan of a window of the log that takes the records of one topic.
 struct Walk<'a> {
     bytes: Bytes,
     window: Window,
@@ -205,7 +205,7 @@ impl<'a> Walk<'a> {
                 },
             };
         }
-        // Frames that were passed over by a damaged length are missing at the end.
+        // If a damaged length skipped frames, they are missing at the end.
         match at > self.bytes.len() || self.expected < self.window.next {
             true if to_usize(self.window.end - self.window.start) > self.bytes.len() => {
                 Walked::CutOff
@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
         (place + 1).next_multiple_of(BLOCK) - place
     }
 
-    /// Takes the frame at `at` if it is the topic's; returns its length.
+    /// Takes the frame at `at` if it belongs to the topic; returns its length.
     fn frame(&mut self, at: usize, filling: &mut Filling) -> Result<usize, Walked> {
         let rest = self.bytes.get(at..).unwrap_or_default();
         if rest.len() < APPEND_HEADER {
@@ -265,7 +265,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Takes every record of the window that can be found by its own checksum, and reports the
+    /// Takes every record in the window that can be found by its own checksum, and reports the
     /// offsets of the others; `false` once there is no room.
     fn salvage(&self, filling: &mut Filling) -> bool {
         let mut at = 0;
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Reports what is missing of the offsets between two good records.
+/// Reports the missing offsets between two good records.
 fn report(from: Offset, to: Offset, filling: &mut Filling) {
     for offset in from.max(filling.next()).0..to.0 {
         filling.damaged(Offset(offset));
@@ -302,7 +302,7 @@ fn report(from: Offset, to: Offset, filling: &mut Filling) {
 
 /// The first kept record of `topic` published at `time` or later, or the visible end.
 pub(super) fn offset_at(shared: &Shared, topic: &Topic, time: Timestamp) -> Result<Offset> {
-    // Mostly it is the very first one, where a retention has not passed anything yet.
+    // Usually it is the very first one, if retention has not passed anything yet.
     const FIRST: ReadLimit = ReadLimit { records: 1, bytes: 1 };
     const STEP: ReadLimit = ReadLimit { records: 1_024, bytes: 1 << 20 };
     let mut from = search_start(shared, topic, time)?;
@@ -320,7 +320,7 @@ pub(super) fn offset_at(shared: &Shared, topic: &Topic, time: Timestamp) -> Resu
     }
 }
 
-/// An offset at or before the one looked for, by the sparse indexes.
+/// An offset at or before the one wanted, from the sparse indexes.
 fn search_start(shared: &Shared, topic: &Topic, time: Timestamp) -> Result<Offset> {
     let (segment, log) = {
         let state = topic.state();

@@ -1,5 +1,5 @@
-//! Parts of segment files that are read and checked before they are wanted: a few for the whole
-//! store, so that consumers that stop in the middle of a backlog leave little behind.
+//! Parts of segment files that are read and checked ahead: a few for the whole store, so that
+//! consumers that stop in the middle of a backlog leave little behind.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,11 @@ use super::blocks_memory::BlocksMemory;
 use super::files::Window;
 use super::seam::File;
 
-/// Reads begun and not yet wanted, at most. Each backlog that is read has two; of more than half as
-/// many as this at once, some do without.
+/// Maximum number of read-aheads not yet consumed. Each backlog being read has two; if more than
+/// half this many are read at once, some go without.
 const BEGUN_MAX: usize = 16;
 
-/// Reads that were begun.
+/// Reads that were started.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     /// Oldest first.
@@ -24,23 +24,23 @@ pub(super) struct ReadAhead {
 }
 
 struct Begun {
-    /// Not held open: a file that is removed gives its space back.
+    /// Not held open: a removed file's space is freed.
     file: Weak<dyn File>,
     at: u64,
     end: u64,
     part: Arc<Mutex<Part>>,
 }
 
-/// Locked while it is read: who wants it then waits for the lock.
+/// Locked while it is read: a reader that wants it then waits for the lock.
 enum Part {
     Unread,
     Read(io::Result<Window>),
-    /// Someone wanted it before its turn came.
+    /// A reader wanted it before its turn came.
     Taken,
 }
 
 impl ReadAhead {
-    /// Begins to read `length` bytes of `file` from `at` on, where a record starts.
+    /// Starts reading `length` bytes of `file` from `at` on, where a record starts.
     pub(super) fn begin(&self, file: &Arc<dyn File>, at: u64, length: usize, seed: u32) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let part = Arc::new(Mutex::new(Part::Unread));
@@ -52,10 +52,10 @@ impl ReadAhead {
         begun.push_back(Begun { file: weak, at, end, part: Arc::clone(&part) });
         drop(begun);
         let (file, memory) = (Arc::clone(file), Arc::clone(&self.memory));
-        // Nobody waits for the task itself: whoever comes before its turn reads without it, so
-        // that a pool full of those who wait does not wait for itself.
+        // Nobody waits for the task itself: a reader that arrives before its turn reads without it,
+        // so that a pool full of waiting readers does not wait for itself.
         drop(runtime.spawn_blocking(move || {
-            // Only the one who wants it has the other end, and it is not wanted if that is gone.
+            // Only the reader that wants it holds the other end; if that is gone, it is not wanted.
             let is_wanted = Arc::strong_count(&part) > 1;
             let mut part = part.lock();
             if is_wanted && matches!(*part, Part::Unread) {
@@ -65,13 +65,14 @@ impl ReadAhead {
         }));
     }
 
-    /// The end of what was begun to be read there; `None` if it was not.
+    /// The end of the read that was started there; `None` if there is none.
     pub(super) fn end_of(&self, file: &Arc<dyn File>, at: u64) -> Option<u64> {
         let begun = self.begun.lock();
         Some(begun.get(place(&begun, file, at)?)?.end)
     }
 
-    /// What was begun to be read there; `None` if it was not, or its turn has not come.
+    /// The result of the read that was started there; `None` if there is none, or its turn has not
+    /// come.
     pub(super) fn take(&self, file: &Arc<dyn File>, at: u64) -> Option<io::Result<Window>> {
         let mut begun = self.begun.lock();
         let place = place(&begun, file, at)?;
@@ -83,7 +84,7 @@ impl ReadAhead {
         }
     }
 
-    /// Waits until every read that was begun has come.
+    /// Waits until every started read is done.
     #[cfg(test)]
     pub(super) async fn settle(&self) {
         loop {
@@ -166,7 +167,7 @@ mod tests {
         ahead.settle().await;
         let held = Arc::downgrade(&file);
         drop(file);
-        // The thread that has read lets go of it a moment later.
+        // The thread that did the read drops it a moment later.
         while held.strong_count() > 0 {
             tokio::task::yield_now().await;
         }

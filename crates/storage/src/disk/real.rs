@@ -16,7 +16,7 @@ use super::private::{FILE_MODE, FOLDER_MODE};
 use super::seam::{Disk, File};
 use crate::{Error, Result};
 
-/// The file whose lock says that the folder is in use.
+/// The file whose lock marks the folder as in use.
 const LOCK: &str = "lock";
 
 /// Files below one folder of the real file system.
@@ -48,7 +48,7 @@ impl RealDisk {
     }
 }
 
-/// Makes the folder of a file, for its owner alone.
+/// Creates the folder of a file, accessible only to its owner.
 fn make_folder(of: &Path) -> io::Result<()> {
     let Some(folder) = of.parent() else { return Ok(()) };
     fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
@@ -82,7 +82,7 @@ impl Disk for RealDisk {
         let options = options.read(true).write(true).custom_flags(direct);
         match self.open_with(options, &path) {
             Ok(file) => Ok(Arc::new(RealFile(file))),
-            // Not every file system can do it.
+            // Not every file system supports it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.open(name),
             Err(error) => Err(error),
         }
@@ -140,8 +140,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// Names the path where someone must put rights or places right. Other errors stay what they are:
-/// it is decided by them what to do.
+/// Adds the path if someone has to fix permissions or paths. Other errors stay unchanged: callers
+/// decide what to do based on them.
 pub(super) fn about(path: &Path, error: io::Error) -> io::Error {
     use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
     match error.kind() {
@@ -181,7 +181,7 @@ impl File for RealFile {
             return Ok(());
         }
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
-            // Some file systems cannot reserve; zero-filling does it there, at the price of time.
+            // Some file systems cannot reserve space; zero-filling does it there, but takes longer.
             Err(Errno::OPNOTSUPP) if self.len()? < length => self.set_len(length),
             Err(Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
@@ -189,15 +189,15 @@ impl File for RealFile {
     }
 }
 
-/// The lock on a data folder, held until dropped. The system lets go of it when a process dies.
+/// The lock on a data folder, held until dropped. The system releases it when a process dies.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     _file: fs::File,
 }
 
 impl FolderLock {
-    /// Makes the folder if need be and locks it; `InUse` if someone else has it. A folder that is
-    /// made is for its owner alone: messages and signing secrets are in it.
+    /// Creates the folder if necessary and locks it; `InUse` if someone else has it. A new folder
+    /// is accessible only to its owner: it holds messages and signing secrets.
     pub(super) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
         let io = |error: io::Error| Error::Unavailable(Arc::new(about(&path, error)));
@@ -251,7 +251,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        // A file in the place of a folder: unlike missing rights it stops root too.
+        // A file in place of a folder: unlike missing permissions it stops root too.
         let below = file.join("data");
         let told = FolderLock::take(&below).unwrap_err().to_string();
         assert!(told.contains(&below.display().to_string()), "{told}");

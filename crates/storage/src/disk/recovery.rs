@@ -1,8 +1,8 @@
 //! Opens a store: last checkpoint plus replay of the log (LOG-1, LOG-3, LOG-4).
 //!
 //! Everything is checked before anything is changed, so that a store that is refused stays as it
-//! was found. What is changed then can be done again: killed at any point, the next start does
-//! the same.
+//! was found. The changes made then are repeatable: if the process is killed at any point, the next
+//! start does the same.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 
 /// A store as it was found.
 pub(super) struct Recovered {
-    /// The live files; the last one is written on.
+    /// The live files; writing continues in the last one.
     pub files: Vec<Arc<WalFile>>,
     /// Where the next group goes.
     pub at: u64,
@@ -35,7 +35,7 @@ pub(super) struct Recovered {
     pub report: Recovery,
 }
 
-/// Opens the log that `database` stands for, or begins one.
+/// Opens the log that `database` refers to, or creates one.
 pub(super) fn recover(
     disk: &dyn Disk,
     database: &Database,
@@ -57,7 +57,7 @@ pub(super) fn recover(
     Ok(replay.into_recovered(files, stored.checkpoint.0))
 }
 
-/// Says whether a start would take the log as it is, and changes nothing.
+/// Whether a start would accept the log as it is; changes nothing.
 pub(super) fn check(disk: &dyn Disk, database: &Database) -> Result<()> {
     match database.format()? {
         None => check_unbegun(disk),
@@ -65,17 +65,17 @@ pub(super) fn check(disk: &dyn Disk, database: &Database) -> Result<()> {
     }
 }
 
-/// A log that was read, and files beside it that nothing names.
+/// A log that was read, and files next to it that nothing names.
 struct Found {
     replay: Replay,
     files: Vec<Arc<WalFile>>,
     /// Log files below the lowest live one.
     stale: Vec<u64>,
-    /// Segments.
+    /// Segments that no row names.
     orphans: Vec<String>,
 }
 
-/// Reads the log and checks it against what the database says.
+/// Reads the log and checks it against the database.
 fn inspect(disk: &dyn Disk, stored: &Stored) -> Result<Found> {
     let (stale, files) = live_files(disk, stored.lowest_file)?;
     let mut replay = Replay::new(stored, &files);
@@ -103,7 +103,7 @@ fn check_unbegun(disk: &dyn Disk) -> Result<()> {
     Ok(())
 }
 
-/// The first start. The database is completed last, so a start that was cut short is repeated.
+/// The first start. The database is completed last, so an interrupted start is repeated.
 fn begin_store(
     disk: &dyn Disk,
     database: &Database,
@@ -121,7 +121,7 @@ fn begin_store(
     Ok(Replay::new(&stored, &files).into_recovered(files, 0))
 }
 
-/// Goes on in a new log file, so that a trim can empty all others. An empty one is as good.
+/// Continues in a new log file, so that a trim can empty all others. An empty file is just as good.
 pub(super) fn begin_file(
     disk: &dyn Disk,
     preallocator: &Preallocator,
@@ -140,7 +140,7 @@ pub(super) fn begin_file(
     Ok(())
 }
 
-/// The files below the lowest live one, which a trim had no time to remove, and the live ones.
+/// The files below the lowest live one, which a trim did not get to remove, and the live ones.
 fn live_files(disk: &dyn Disk, lowest: u64) -> Result<(Vec<u64>, Vec<Arc<WalFile>>)> {
     let (stale, live): (Vec<_>, Vec<_>) =
         sequences(disk)?.into_iter().partition(|sequence| *sequence < lowest);
@@ -166,10 +166,11 @@ struct Replay {
     /// Where the last group starts, if it is in the last file.
     last_group_at: Option<u64>,
     torn: bool,
-    /// Up to this group all are known to have been synced; a bad one among them is corruption
-    /// wherever it stands.
+    /// All groups up to this one are known to have been synced; a bad one among them is corruption
+    /// wherever it is.
     synced: u64,
-    /// Whether good groups stand behind the end, which must never be taken for what follows it.
+    /// Whether there are good groups after the end, which must never be mistaken for its
+    /// continuation.
     has_leftovers: bool,
     report: Recovery,
 }
@@ -211,16 +212,16 @@ impl Replay {
             self.report.bytes += bytes;
         }
         match next {
-            // The next file was begun when the last group of this one was durable.
+            // The next file was started when the last group of this one was durable.
             Some(next) if next.header.first_group == self.number + 1 => Ok(()),
             Some(_) => Err(corrupt(file.name(), self.at, "a group of the log is damaged")),
             None => self.end(file, &mut scanner),
         }
     }
 
-    /// A bad group is the torn tail only if no later group is good (LOG-3). Where groups were
-    /// not synced one by one a power cut may take any of them and leave later ones: the first that
-    /// is missing is the end.
+    /// A bad group is the torn tail only if no later group is good (LOG-3). If groups were not
+    /// synced one by one, a power cut may lose any of them and leave later ones: the first missing
+    /// one is the end.
     fn end(&mut self, file: &WalFile, scanner: &mut Scanner<'_>) -> Result<()> {
         let mut later = scanner.later_group(self.at, self.number)?;
         if later.is_some() && self.number < self.synced {
@@ -286,7 +287,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The database may not name what the log does not hold, nor lack what it has lost (LOG-1).
+    /// The log must contain what the database names, and every group after the checkpoint (LOG-1).
     fn check(&mut self, stored: &Stored, files: &[Arc<WalFile>]) -> Result<()> {
         let (name, first_group) = match (files.last(), files.first()) {
             (Some(last), Some(first)) => (last.name(), first.header.first_group),
@@ -322,9 +323,9 @@ impl Replay {
     }
 }
 
-/// Up to which group all were synced. Without a note that some were not, that is every one that
-/// has a later one (LOG-3). Otherwise it is what the database was told of, which is synced
-/// before; and what is in a file that is not the last.
+/// Up to which group all were synced. Without a note that some were not, that is every one with a
+/// later one after it (LOG-3). Otherwise it is what the database names, which is synced first, plus
+/// whatever is in a file that is not the last.
 pub(super) fn synced(stored: &Stored, last: Option<&WalFile>) -> u64 {
     if stored.unsynced == 0 {
         return u64::MAX;
@@ -344,7 +345,7 @@ fn last_time(frame: &AppendFrame<'_>) -> Option<Timestamp> {
     last
 }
 
-/// Gives the segments to their topics; returns the files that no row names.
+/// Assigns the segments to their topics; returns the files that no row names.
 fn adopt_segments(disk: &dyn Disk, stored: &Stored, topics: &Topics) -> Result<Vec<String>> {
     let mut unnamed = disk.list(segments::FOLDER).map_err(unavailable)?;
     for segment in &stored.segments {
@@ -376,11 +377,11 @@ fn adopt(topics: &Topics, segment: &segments::Segment) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that what was read is on stable storage before anyone relies on it, and that what
-/// was torn is never taken for a group.
+/// Makes sure that what was read is on stable storage before anyone relies on it, and that a torn
+/// group is never mistaken for a good one.
 ///
-/// The last group may be in the system's memory only, and marked as written although its sync
-/// failed in an earlier process: writing the same bytes once more makes the sync below count.
+/// The last group may be only in the system's memory, and marked as written although its sync
+/// failed in an earlier process: writing the same bytes again makes the sync below effective.
 fn settle_tail(disk: &dyn Disk, replay: &Replay, files: &[Arc<WalFile>]) -> Result<()> {
     let Some(last) = files.last() else { return Ok(()) };
     if replay.has_leftovers {

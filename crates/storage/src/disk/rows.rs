@@ -1,13 +1,13 @@
-//! Checksums of the rows in SQLite, which has none of its own: a flipped bit in a value would be
-//! taken for the value.
+//! Checksums for the rows in SQLite, which has none of its own: a flipped bit in a value would go
+//! unnoticed.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
 use super::database::get;
 
-/// The tables whose rows have a checksum, and the columns that hold them. A row from before there
-/// were any has none, and is believed.
+/// The tables whose rows have a checksum, and the columns that hold it. A row from before checksums
+/// has none, and is trusted.
 const SUMS: [(&str, &str); 6] = [
     ("meta", "sum"),
     ("entries", "sum"),
@@ -17,12 +17,12 @@ const SUMS: [(&str, &str); 6] = [
     ("segments", "marks_sum"),
 ];
 
-/// A row, or a value, that is not what was written.
+/// A row, or a value, that differs from what was written.
 #[derive(Debug, thiserror::Error)]
 #[error("a row of the table {0} is damaged")]
 pub(super) struct DamagedRow(pub &'static str);
 
-/// The checksum of a row in the making.
+/// A row's checksum being computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sum {
     table: &'static str,
@@ -39,13 +39,13 @@ impl Sum {
         Self { crc: crc32c::crc32c_append(self.crc, &value.to_le_bytes()), ..self }
     }
 
-    /// Adds bytes, and how many they are.
+    /// Adds bytes, and their length.
     pub(super) fn bytes(self, value: &[u8]) -> Self {
         let counted = self.number(value.len() as u64);
         Self { crc: crc32c::crc32c_append(counted.crc, value), ..self }
     }
 
-    /// As it is stored.
+    /// The sum as it is stored.
     pub(super) fn value(self) -> i64 {
         i64::from(self.crc)
     }
@@ -73,7 +73,7 @@ pub(super) fn add_columns(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lets a file that may not be changed look as if it had the columns.
+/// Makes a read-only file look as if it had the columns.
 pub(super) fn pretend_columns(connection: &Connection) -> rusqlite::Result<()> {
     for table in ["meta", "entries", "progress", "topics", "segments"] {
         let columns = SUMS.iter().filter(|(of, _)| *of == table);
@@ -93,7 +93,7 @@ pub(super) fn pretend_columns(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Checks every row that is looked up by its key: one whose key is damaged would not be missed.
+/// Checks every row that is looked up by its key: a lookup would not notice a damaged key.
 pub(super) fn check_keys(connection: &Connection) -> rusqlite::Result<()> {
     each(connection, "SELECT name, value, sum FROM meta", |row| {
         let name: String = row.get(0)?;

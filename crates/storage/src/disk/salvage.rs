@@ -1,4 +1,4 @@
-//! Finds the good records in a stretch of the log whose groups do not hold.
+//! Finds the good records in a stretch of the log whose groups are damaged.
 #![warn(clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use super::outgoing::{Mover, Outgoing};
 use super::scan::Scanner;
 use crate::Result;
 
-/// Hands every record between `at` and `end` that holds its own checksum to its topic.
+/// Hands every record between `at` and `end` with a valid checksum to its topic.
 ///
-/// A record does not say whose it is: its checksum does, and its offset says who is asked. Frames
-/// are not looked at, since the damage may be in their lengths.
+/// A record does not name its topic: its checksum identifies it, and its offset says which topics
+/// to try. Frames are ignored, since the damage may be in their lengths.
 pub(super) fn salvage(
     mover: &mut Mover<'_>,
     scanner: &mut Scanner<'_>,

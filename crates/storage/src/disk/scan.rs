@@ -1,4 +1,4 @@
-//! Walks through the groups of a log file in big sequential reads.
+//! Scans the groups of a log file in big sequential reads.
 #![warn(clippy::indexing_slicing)]
 
 use std::io;
@@ -16,17 +16,17 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// `what` does not hold at byte `offset` of `file`.
+/// `what` is damaged at byte `offset` of `file`.
 pub(super) fn corrupt(file: impl Into<PathBuf>, offset: u64, what: &'static str) -> Error {
     Error::Corrupt { file: file.into(), offset, what }
 }
 
-/// A failure of the disk where nothing was written.
+/// A disk failure where nothing was written.
 pub(super) fn unavailable(error: io::Error) -> Error {
     Error::Unavailable(Arc::new(error))
 }
 
-/// The numbers of the log files on `disk`, ascending; a name that is no number is corruption.
+/// The numbers of the log files on `disk`, ascending; a name that is not a number is corruption.
 pub(super) fn sequences(disk: &dyn Disk) -> Result<Vec<u64>> {
     let names = disk.list(FOLDER).map_err(unavailable)?;
     let mut sequences = Vec::with_capacity(names.len());
@@ -71,7 +71,7 @@ pub(super) fn at_end(name: &str, at: u64, error: io::Error) -> Error {
     }
 }
 
-/// A group that proved itself.
+/// A valid group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group<'window> {
     pub number: u64,
@@ -79,14 +79,14 @@ pub(super) struct Group<'window> {
     pub at: u64,
     /// The frames.
     pub body: &'window [u8],
-    /// All of it, as on disk.
+    /// The whole group, as on disk.
     pub bytes: &'window [u8],
 }
 
 /// Reads groups of one file.
 pub(super) struct Scanner<'file> {
     file: &'file WalFile,
-    /// Only grows: bytes that are about to be read over need no zeros first.
+    /// Only grows: bytes about to be overwritten by a read need no zeroing first.
     window: Vec<u8>,
     /// Bytes of the file in the window, and where they start.
     window_bytes: usize,
@@ -98,7 +98,7 @@ impl<'file> Scanner<'file> {
         Self { file, window: Vec::new(), window_bytes: 0, window_at: 0 }
     }
 
-    /// The group at `at`, if there is a whole one whose number `accepts`.
+    /// The group at `at`, if there is a whole one whose number `accepts` allows.
     pub(super) fn group(
         &mut self,
         at: u64,
@@ -121,7 +121,7 @@ impl<'file> Scanner<'file> {
         Ok(header.holds(bytes, salt).then_some(group))
     }
 
-    /// The bytes of a torn group at `at`: its header is whole, the rest is not.
+    /// The size of a torn group at `at`: its header is complete, the rest is not.
     pub(super) fn torn_bytes(&mut self, at: u64, number: u64) -> Result<Option<u64>> {
         if at + BLOCK_BYTES > self.file.header.length {
             return Ok(None);
@@ -135,7 +135,7 @@ impl<'file> Scanner<'file> {
     /// The first valid group with a number above `last` that starts on any boundary after `at`:
     /// where, and its number.
     pub(super) fn later_group(&mut self, at: u64, last: u64) -> Result<Option<(u64, u64)>> {
-        // Every group takes a block, so a number further up than that is none of this file.
+        // Every group takes a block, so a number higher than this cannot be in this file.
         let highest = last + self.file.header.length / BLOCK_BYTES + 1;
         let mut place = at + BLOCK_BYTES;
         while place + BLOCK_BYTES <= self.file.header.length {
@@ -159,7 +159,7 @@ impl<'file> Scanner<'file> {
         bytes.ok_or_else(|| corrupt(self.file.name(), at, "the file is cut off"))
     }
 
-    /// Reads the window from `at` on, `length` bytes at least.
+    /// Reads at least `length` bytes from `at` into the window.
     fn fill(&mut self, at: u64, length: usize) -> Result<()> {
         let rest = self.file.header.length - at;
         let bytes = to_usize(rest.min(WINDOW_BYTES.max(length as u64)));
@@ -174,7 +174,7 @@ impl<'file> Scanner<'file> {
     }
 }
 
-/// The frames of a group's body with their places in it; `None` for bytes that are no frame.
+/// The frames of a group's body with their positions; `None` for bytes that are not a frame.
 pub(super) fn frames(body: &[u8]) -> impl Iterator<Item = (usize, Option<(Frame<'_>, usize)>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -5,8 +5,8 @@
 //! marks     ^ every 64 KiB                ^ valid length in SQLite
 //! ```
 //!
-//! A file's bytes are durable before SQLite names them, and what SQLite does not name is garbage
-//! that the next move writes over. Offsets ascend, with gaps where a record was not needed.
+//! A file's bytes are durable before SQLite names them, and anything SQLite does not name is
+//! garbage that the next move overwrites. Offsets ascend, with gaps where a record was not needed.
 #![warn(clippy::indexing_slicing)]
 
 use std::sync::{Arc, OnceLock};
@@ -26,12 +26,12 @@ use crate::{Error, Result};
 pub(super) const FOLDER: &str = "topics";
 /// Bytes of records between two marks.
 pub(super) const MARK_BYTES: u64 = 64 << 10;
-/// Bytes read at a time, at most, unless a record is longer.
+/// Maximum bytes per read, unless a record is longer.
 const READ_BYTES_MAX: u64 = 1 << 20;
-/// Offsets reported as damaged by one read, at most; the next read goes on behind them.
+/// Maximum offsets reported as damaged by one read; the next read continues after them.
 const DAMAGED_MAX: u64 = 65_536;
 
-/// A place in a segment where a record starts.
+/// A position in a segment where a record starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub offset: Offset,
@@ -43,9 +43,9 @@ pub(super) struct Mark {
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub topic: TopicId,
-    /// The lowest offset inside.
+    /// The lowest offset in it.
     pub first: Offset,
-    /// The highest offset inside.
+    /// The highest offset in it.
     pub last: Offset,
     pub file: String,
     /// Valid bytes.
@@ -53,7 +53,7 @@ pub(super) struct Segment {
     pub records: u64,
     pub time_min: Timestamp,
     pub time_max: Timestamp,
-    /// The sparse index, once it was needed.
+    /// The sparse index, once it has been needed.
     pub marks: OnceLock<Arc<[Mark]>>,
 }
 
@@ -70,13 +70,14 @@ impl Segment {
         }
         let mut marks = match database.marks(self.topic, self.first) {
             Err(error @ Error::Corrupt { .. }) => {
-                // They only make a reader quick: from its beginning the segment reads as well.
+                // They only make reading faster: the segment can be read from its beginning as
+                // well.
                 tracing::warn!(%error, file = self.file, "the index of a segment is damaged");
                 vec![Mark { offset: self.first, at: 0, time: self.time_min }]
             }
             other => other?,
         };
-        // The segment may have grown since this was read of it.
+        // The segment may have grown since this was read.
         marks.retain(|mark| mark.at < self.length);
         let marks: Arc<[Mark]> = marks.into();
         Ok(Arc::clone(self.marks.get_or_init(|| marks)))
@@ -114,7 +115,7 @@ pub(super) struct Reader<'a> {
     /// Bytes of the file from `at` on.
     window: Window,
     at: u64,
-    /// No record below this one is left.
+    /// No record below this one is left to read.
     next: Offset,
 }
 
@@ -169,7 +170,7 @@ impl<'a> Reader<'a> {
         self.next = head.offset.next();
     }
 
-    /// The record at `at`, whole in the window; `None` if it does not hold its checksum.
+    /// The record at `at`, complete in the window; `None` if its checksum is invalid.
     fn record(&mut self, wanted: u64) -> Result<Option<RecordHead>> {
         self.fill(RECORD_HEADER + 8, wanted)?;
         let Some(head) = RecordHead::decode(&self.window.bytes) else { return Ok(None) };
@@ -184,7 +185,7 @@ impl<'a> Reader<'a> {
         Ok((is_next && holds).then_some(head))
     }
 
-    /// Makes the window hold `needed` bytes, or all up to the segment's end.
+    /// Fills the window with `needed` bytes, or everything up to the segment's end.
     fn fill(&mut self, needed: usize, wanted: u64) -> Result<()> {
         let rest = self.segment.length - self.at;
         if self.window.bytes.len() as u64 >= rest.min(needed as u64) {
@@ -192,7 +193,7 @@ impl<'a> Reader<'a> {
         }
         let least = rest.min(needed as u64);
         let end = self.window_end(self.at, wanted).max(self.at + least);
-        // A short read mostly ends inside a record, where nobody will go on.
+        // A short read usually ends inside a record, where nobody will continue.
         let goes_on = wanted >= DIRECT_BYTES_MIN as u64;
         let next = |at: u64| if goes_on { to_usize(self.window_end(at, wanted) - at) } else { 0 };
         let lengths = (to_usize(least), to_usize(end - self.at));
@@ -201,9 +202,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Where to end a read from `at` on for `wanted` bytes. A long one ends at a mark, so that the
-    /// next one starts where it ended; a short one brings the heads of records on top, and what
-    /// stands between the mark and the first record.
+    /// Where to end a read of `wanted` bytes from `at`. A long one ends at a mark, so that the next
+    /// one starts where it ended; a short one adds the headers of records, and what is between the
+    /// mark and the first record.
     fn window_end(&self, at: u64, wanted: u64) -> u64 {
         let length = self.segment.length;
         if wanted < DIRECT_BYTES_MIN as u64 {
@@ -216,11 +217,11 @@ impl<'a> Reader<'a> {
         end.filter(|_| length > most).unwrap_or(length)
     }
 
-    /// Reports what is damaged at `at` and goes on behind it; `false` once that is enough for one
+    /// Reports the damage at `at` and continues after it; `false` once that is enough for one
     /// batch.
     ///
-    /// Which offsets stood in the damaged bytes is not known for sure, so all between the good
-    /// records around them are reported: a gap among them is needed by nobody anyway.
+    /// We do not know for sure which offsets were in the damaged bytes, so everything between the
+    /// good records around them is reported: nobody needs a gap among them anyway.
     fn skip_damage(&mut self, filling: &mut Filling) -> Result<bool> {
         tracing::error!(file = self.segment.file, at = self.at, "damaged record in a segment");
         let (at, offset) = self.next_good()?;
@@ -234,7 +235,7 @@ impl<'a> Reader<'a> {
         Ok(last >= offset.0)
     }
 
-    /// The place and offset of the next good record after a damaged one; the segment's end if
+    /// The position and offset of the next good record after a damaged one; the segment's end if
     /// there is none.
     fn next_good(&mut self) -> Result<(u64, Offset)> {
         let next_mark = self.marks.iter().find(|mark| mark.at > self.at);
@@ -255,7 +256,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Checks every record of a segment; calls `fault` with the place of each bad one.
+/// Checks every record of a segment; calls `fault` with the position of each bad one.
 pub(super) fn verify(
     segment: &Segment,
     file: Arc<dyn File>,

@@ -1,4 +1,4 @@
-//! The open store: what all its threads share, and its end.
+//! The open store: what all its threads share, and closing it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,13 +49,13 @@ pub(super) struct Shared {
     pub listener: OnceLock<Arc<dyn Listener>>,
     /// Held while a trim runs.
     pub trimming: Mutex<()>,
-    /// Whether the listener was asked for a trim that has not begun yet.
+    /// Whether the listener was asked for a trim that has not started yet.
     pub pressed: AtomicBool,
     /// The first epoch of this opening.
     epoch: Epoch,
     /// Held while a topic is claimed or forgotten.
     claims: Mutex<()>,
-    /// Whether this is a copy that nobody has taken into use.
+    /// Whether this is a copy that has not been put into use.
     is_copy: AtomicBool,
     /// Why nothing is written anymore.
     stopped: OnceLock<Error>,
@@ -63,7 +63,7 @@ pub(super) struct Shared {
     lock: Mutex<Option<FolderLock>>,
 }
 
-/// What a store is made of besides what was recovered.
+/// What a store consists of besides what was recovered.
 pub(super) struct Parts {
     pub options: Options,
     pub disk: Arc<dyn Disk>,
@@ -72,13 +72,13 @@ pub(super) struct Parts {
     pub preallocator: Arc<Preallocator>,
     pub room: Arc<Notify>,
     pub lock: Option<FolderLock>,
-    /// How often the store was opened, this time included.
+    /// How many times the store was opened, including this time.
     pub opens: u64,
-    /// Whether it is a copy that nobody has taken into use.
+    /// Whether it is a copy that has not been put into use.
     pub is_copy: bool,
 }
 
-/// The engine's face: closes the store when the last holder lets go of it.
+/// The engine's public part: closes the store when its last user drops it.
 pub(super) struct Store {
     pub shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -87,7 +87,7 @@ pub(super) struct Store {
 impl Store {
     /// Starts the threads of a recovered store.
     pub(super) fn start(parts: Parts, recovered: Recovered) -> Result<Self> {
-        // Claims within one opening count from here.
+        // Claims within one open count from here.
         const CLAIMS_MAX: u64 = 1 << 20;
         let options = parts.options;
         let active = recovered.files.last().cloned().ok_or(Error::NotFound)?;
@@ -146,7 +146,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes what is queued, ends the threads and lets go of the folder.
+    /// Writes what is queued, ends the threads and releases the folder.
     pub(super) fn close(&self) {
         let shared = &self.shared;
         let closed = unavailable(io::Error::other("the store was closed"));
@@ -163,7 +163,7 @@ impl Store {
             }
         }
         drop(threads);
-        // A panicked committer leaves commits behind; nobody should wait for them in vain.
+        // A panicked committer leaves commits behind; nobody should wait for them forever.
         shared.queue.refuse(&closed);
         drop(shared.stopped.set(closed));
         shared.room.notify_waiters();
@@ -201,7 +201,7 @@ impl Shared {
         Ok(self.queue.bytes() < self.options.queue_bytes_max && self.has_log_room())
     }
 
-    /// Whether the log is below its bound.
+    /// Whether the log is below its limit.
     pub(super) fn has_log_room(&self) -> bool {
         self.wal.bytes() < self.options.wal_max_bytes
     }
@@ -237,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// The log has failed: nothing more is written by this process.
+    /// The log has failed: this process writes nothing more.
     pub(super) fn fail(&self, error: &Error) {
         if self.stopped.set(error.clone()).is_err() {
             return;
@@ -250,7 +250,7 @@ impl Shared {
         }
     }
 
-    /// Changes the database in one transaction, from the reserve if the disk is full.
+    /// Changes the database in one transaction, using the reserve if the disk is full.
     pub(super) fn write<T>(
         &self,
         change: impl Fn(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
@@ -266,7 +266,7 @@ impl Shared {
         })
     }
 
-    /// SQLite names only what is on stable storage, also where commits are not synced one by one.
+    /// SQLite names only what is on stable storage, even if commits are not synced one by one.
     fn sync_unsynced(&self) -> Result<()> {
         if self.options.durability == Durability::Os
             && let Some(newest) = self.wal.newest()
@@ -288,7 +288,7 @@ impl Shared {
         self.is_copy.load(Ordering::Acquire)
     }
 
-    /// Has the next records of these topics take these offsets.
+    /// Sets the offsets of the next records of these topics.
     pub(super) fn raise(&self, raised: &[(TopicId, Offset)]) -> Result<()> {
         let _one_at_a_time = self.claims.lock();
         let mut rows = Vec::with_capacity(raised.len());
@@ -316,7 +316,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Forgets those of `topics` that are still unclaimed, after `record` made it durable.
+    /// Forgets those of `topics` that are still unclaimed, after `record` has made that durable.
     pub(super) fn forget_topics(
         &self,
         topics: &[Arc<Topic>],
@@ -335,8 +335,8 @@ impl Shared {
     }
 }
 
-/// Runs `work`, which may block on the disk, where it holds up nobody: on a thread for that, or
-/// right here if there is no runtime.
+/// Runs `work`, which may block on the disk, where it delays nobody: on a blocking thread, or right
+/// here if there is no runtime.
 pub(super) fn blocking<T: Send + 'static>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The whole engine on a real disk, with everything going on at once.
+//! The whole engine on a real disk, with everything running at once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn tiny() -> Options {
     }
 }
 
-/// Keeps every record but each seventh.
+/// Keeps every record except each seventh.
 struct MostOf;
 
 impl Keep for MostOf {
@@ -62,7 +62,7 @@ fn publish(engine: &Engine, topic: TopicId) {
     }
 }
 
-/// Reads the topic through; every record must be the right one, and none that is kept may lack.
+/// Reads the whole topic; every record must be the right one, and no kept one may be missing.
 fn read_through(engine: &Engine, topic: TopicId, bytes: usize) {
     let end = engine.log.end(topic);
     let mut next = Offset(0);
@@ -150,8 +150,8 @@ fn a_folder_can_be_opened_again_once_everything_is_dropped() {
     assert!(verify(folder.path(), &|_| Ok(())).unwrap().faults.is_empty());
 }
 
-/// A window of the log that is read only in part must not count as looked through, wherever the
-/// part ends: a record in the rest would be taken for a gap.
+/// A window of the log that is read only in part must not count as read, wherever the part ends: a
+/// record in the rest would be mistaken for a gap.
 #[test]
 fn every_record_comes_from_every_offset_under_every_limit() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn every_record_comes_from_every_offset_under_every_limit() {
 
 fn check_limits(engine: &Engine) {
     for records in [1, 7, 1_000] {
-        // The larger ones span several windows, of which the last is read in part.
+        // The larger limits span several windows, of which the last is read in part.
         for bytes in [1, 1 << 10, 64 << 10, 200 << 10, 300 << 10, 1 << 20] {
             for topic in TOPICS {
                 let end = engine.log.end(topic).0;
@@ -186,7 +186,7 @@ fn check_limits(engine: &Engine) {
     }
 }
 
-/// One read: no record that is kept may be missing from what it covers.
+/// One read: no kept record may be missing from what it covers.
 fn check_read(engine: &Engine, topic: TopicId, from: u64, limit: ReadLimit) {
     let batch = block_on(engine.log.read(topic, Offset(from), limit)).unwrap();
     assert!(batch.damaged.is_empty() && !batch.covered.is_empty());

@@ -1,7 +1,7 @@
 //! The newest records, in the very buffers they were written from.
 //!
 //! One ring for all topics, bounded in bytes: the oldest group leaves first. A topic keeps a list
-//! of chunks, each the records of one frame; what is handed out are slices of the group's buffer.
+//! of chunks, each with the records of one frame; reads return slices of the group's buffer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Chunks {
         self.0.push_back(chunk);
     }
 
-    /// Lets go of the oldest chunk.
+    /// Drops the oldest chunk.
     pub(super) fn pop(&mut self) {
         self.0.pop_front();
         if self.0.is_empty() {
@@ -42,7 +42,7 @@ impl Chunks {
         self.0.front().map(|chunk| chunk.first)
     }
 
-    /// Records from `from`, which is not below `first`, up to `limit`.
+    /// Records from `from`, which must not be below `first`, up to `limit`.
     pub(super) fn read(&self, from: Offset, limit: ReadLimit) -> Batch {
         let mut filling = Filling::new(from, limit);
         let start = self.0.partition_point(|chunk| chunk.first <= from).saturating_sub(1);
@@ -70,7 +70,7 @@ impl Filling {
         Self { batch, limit, bytes: 0 }
     }
 
-    /// The first offset not looked at yet.
+    /// The first offset not examined yet.
     pub(super) fn next(&self) -> Offset {
         self.batch.covered.to
     }
@@ -93,13 +93,13 @@ impl Filling {
         self.limit.records.saturating_sub(self.batch.records.len())
     }
 
-    /// Whether what is left is not worth its own read.
+    /// Whether the remaining room is not worth another read.
     pub(super) fn is_half_full(&self) -> bool {
         let records = self.batch.records.len();
         records > 0 && (records >= self.limit.records / 2 || self.bytes >= self.limit.bytes / 2)
     }
 
-    /// Adds the record at `at` of `bytes`, whose head is `head`; `false` if there is no room.
+    /// Adds the record at `at` of `bytes` with header `head`; `false` if there is no room.
     pub(super) fn take(&mut self, bytes: &Bytes, at: usize, head: &RecordHead) -> bool {
         let body_bytes = head.length - head.body_at;
         if self.is_full(body_bytes) {
@@ -116,7 +116,7 @@ impl Filling {
         true
     }
 
-    /// What was filled in so far, to come back to.
+    /// The current fill level, to rewind to.
     pub(super) fn mark(&self) -> FillMark {
         let batch = &self.batch;
         FillMark {
@@ -127,7 +127,7 @@ impl Filling {
         }
     }
 
-    /// Takes back everything since `mark`.
+    /// Undoes everything since `mark`.
     pub(super) fn rewind(&mut self, mark: FillMark) {
         self.batch.records.truncate(mark.records);
         self.batch.damaged.truncate(mark.damaged);
@@ -135,18 +135,18 @@ impl Filling {
         self.bytes = mark.bytes;
     }
 
-    /// Notes that everything below `to` was looked at.
+    /// Notes that everything below `to` was examined.
     pub(super) fn cover(&mut self, to: Offset) {
         self.batch.covered.to = self.batch.covered.to.max(to);
     }
 
-    /// Notes a record whose checksum does not hold.
+    /// Notes a record with an invalid checksum.
     pub(super) fn damaged(&mut self, offset: Offset) {
         self.batch.damaged.push(offset);
         self.cover(offset.next());
     }
 
-    /// Adds the records of a frame that is known to be whole; `false` once there is no room.
+    /// Adds the records of a frame that is known to be complete; `false` once there is no room.
     fn take_records(&mut self, records: &Bytes) -> bool {
         let mut at = 0;
         while let Some(head) = records.get(at..).and_then(RecordHead::decode) {
@@ -169,13 +169,13 @@ pub(super) struct FillMark {
 }
 
 impl FillMark {
-    /// The first offset that was not looked at.
+    /// The first offset that was not examined.
     pub(super) fn next(self) -> Offset {
         self.next
     }
 }
 
-/// The newest groups, in memory as they are on disk. Their numbers follow each other.
+/// The newest groups, in memory as they are on disk. Their numbers are consecutive.
 #[derive(Debug)]
 pub(super) struct Ring {
     groups: VecDeque<Held>,
@@ -196,8 +196,8 @@ impl Ring {
         Self { groups: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Notes the next group, with one chunk in each of `topics`, and lets the oldest go while
-    /// there is more than the bound.
+    /// Adds the next group, with one chunk in each of `topics`, and drops the oldest while the
+    /// limit is exceeded.
     pub(super) fn push(&mut self, number: u64, bytes: Bytes, topics: Vec<Arc<Topic>>) {
         self.bytes += bytes.len();
         self.groups.push_back(Held { number, bytes, topics });
@@ -210,7 +210,7 @@ impl Ring {
         }
     }
 
-    /// Group `number`, header and zeros included, if it is still in memory.
+    /// Group `number`, including header and zeros, if it is still in memory.
     pub(super) fn group(&self, number: u64) -> Option<Bytes> {
         let oldest = self.groups.front()?.number;
         let held = self.groups.get(to_usize(number.checked_sub(oldest)?))?;

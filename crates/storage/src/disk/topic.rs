@@ -1,4 +1,4 @@
-//! What the engine knows of one topic: its visible end and where its records are.
+//! What the engine knows about one topic: its visible end and where its records are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub log: WalIndex,
     /// The older records, in segment files, ascending.
     pub segments: Vec<Arc<Segment>>,
-    /// What the last checkpoint wrote of it.
+    /// What the last checkpoint wrote about it.
     pub saved: Option<TopicRow>,
     /// Whether it was claimed since the store was opened.
     pub claimed: bool,
@@ -89,7 +89,7 @@ impl Topics {
         self.known.read().get(&id).cloned()
     }
 
-    /// The topic, made with that end if it is not known.
+    /// The topic, created with that end if it is unknown.
     pub(super) fn get_or_make(&self, id: TopicId, end: Offset) -> Arc<Topic> {
         if let Some(topic) = self.get(id) {
             return topic;

@@ -1,4 +1,4 @@
-//! Gives log files back: moves what is needed to segments, drops the rest (LOG-4, LOG-7).
+//! Frees log files: moves what is needed to segments, drops the rest (LOG-4, LOG-7).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::wal::WalFile;
 use super::write_behind::WriteBehind;
 use crate::{Commit, Keep, Kind, Result, Trimmed};
 
-/// Bytes gathered for all topics before they are written.
+/// How much is buffered for all topics before it is written.
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
 /// Frees what `keep` allows, oldest log file first, then segments.
@@ -53,8 +53,8 @@ fn move_file(
 ) -> Result<()> {
     let shared = mover.shared;
     let mut topics = outgoing(shared, keep, file.header.sequence);
-    // The acks that `keep` went by may still be riding in the queue. They need not be durable
-    // before something is copied, only before something is dropped.
+    // The acks that `keep` relied on may still be in the queue. They need not be durable before
+    // something is copied, only before something is dropped.
     let acks = shared.commit(Commit::barrier());
     copy_in_batches(mover, file, last_group, &mut topics)?;
     if topics.values().any(|outgoing| !outgoing.segments.is_empty()) {
@@ -81,7 +81,7 @@ fn move_file(
     Ok(())
 }
 
-/// What of every topic is in file `sequence`, and needed.
+/// What is in file `sequence` and needed, by topic.
 fn outgoing(shared: &Shared, keep: &dyn Keep, sequence: u64) -> BTreeMap<TopicId, Outgoing> {
     let mut topics = BTreeMap::new();
     for topic in shared.topics.all() {
@@ -99,7 +99,7 @@ fn outgoing(shared: &Shared, keep: &dyn Keep, sequence: u64) -> BTreeMap<TopicId
     topics
 }
 
-/// Copies what is needed, of so many topics at a time that their files can all be open, and makes
+/// Copies what is needed, for only as many topics at a time as can have their files open, and makes
 /// it durable.
 fn copy_in_batches(
     mover: &mut Mover<'_>,
@@ -121,11 +121,11 @@ fn copy_in_batches(
     Ok(())
 }
 
-/// Goes through the file and hands every frame to its topic.
+/// Scans the file and hands every frame to its topic.
 ///
-/// A group that is still in memory is taken from there: its records are the very bytes that were
-/// synced, and each carries its own checksum into the segment. Any other is read back and checked;
-/// of one that does not hold, those records are taken that do.
+/// A group still in memory is taken from there: its records are the very bytes that were synced,
+/// and each carries its own checksum into the segment. Any other is read back and checked; from a
+/// damaged one, only the valid records are taken.
 fn copy(
     mover: &mut Mover<'_>,
     file: &WalFile,
@@ -197,8 +197,8 @@ fn record_move(
     file: &WalFile,
     topics: &BTreeMap<TopicId, Outgoing>,
 ) -> Result<()> {
-    // Looked at before the transaction makes sure that the log is synced: SQLite may name no
-    // offset that is not.
+    // Read before the transaction makes sure that the log is synced: SQLite must not name an offset
+    // that is not.
     let rows: Vec<_> = topics.values().map(row).collect();
     shared.write(|transaction| {
         for building in topics.values().flat_map(|outgoing| &outgoing.segments) {
@@ -211,7 +211,7 @@ fn record_move(
     })
 }
 
-/// The topic as it is once its records have left the file.
+/// The topic's row once its records have left the file.
 fn row(outgoing: &Outgoing) -> TopicRow {
     let moved = outgoing.segments.first().map(|building| building.segment.first);
     let row = TopicRow::of(&outgoing.topic);
@@ -242,7 +242,7 @@ fn publish(outgoing: Outgoing, file: &WalFile) {
     state.log.forget(file.header.sequence);
 }
 
-/// Drops segments of which nothing is needed.
+/// Drops segments that contain nothing needed.
 fn drop_segments(shared: &Shared, keep: &dyn Keep, trimmed: &mut Trimmed) -> Result<()> {
     let mut dropped = Vec::new();
     for topic in shared.topics.all() {
@@ -282,8 +282,8 @@ fn record_drop(shared: &Shared, dropped: &[(Arc<Topic>, Arc<Segment>)]) -> Resul
     })
 }
 
-/// Forgets topics that have no records, no definition and no holder. The next offset of any other
-/// topic is never forgotten: offsets must not be given twice.
+/// Forgets topics that have no records, no definition and no owner. The next offset of any other
+/// topic is never forgotten: offsets must not be assigned twice.
 fn forget_topics(shared: &Shared, keep: &dyn Keep) -> Result<()> {
     let mut gone = Vec::new();
     for topic in shared.topics.all() {

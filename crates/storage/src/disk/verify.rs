@@ -1,5 +1,5 @@
-//! Checks every checksum and every reference of a store, loads all that a start loads, and says
-//! where a fault is.
+//! Checks every checksum and every reference of a store, loads everything that a start loads, and
+//! reports where a fault is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use super::segments::{self, Segment};
 use super::wal::{WalFile, file_name};
 use crate::{Entry, Error, Result};
 
-/// Something in a store that is not as it was written.
+/// Something in a store that differs from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
     pub file: PathBuf,
     /// Where in it.
     pub offset: u64,
-    /// What does not hold there.
+    /// What is wrong there.
     pub what: String,
 }
 
@@ -41,15 +41,16 @@ pub struct Report {
     pub records: u64,
     /// Segments read.
     pub segments: u64,
-    /// Bytes read that count.
+    /// Valid bytes read.
     pub bytes: u64,
-    /// Bytes of a group that was being written when the process or the power went away: no fault.
+    /// Bytes of a group that was being written when the process died or the power failed: not a
+    /// fault.
     pub torn_bytes: u64,
-    /// Everything that does not hold; empty = all is well.
+    /// Everything that is wrong; empty = no faults.
     pub faults: Vec<Fault>,
 }
 
-/// Says of an entry what is wrong with it, as its owner would find out at a start.
+/// Says what is wrong with an entry, as its owner would find out at a start.
 pub type EntryCheck<'a> = &'a dyn Fn(&Entry) -> std::result::Result<(), String>;
 
 /// Checks the store in `folder` without changing it, and each of its entries with `check`. `InUse`
@@ -83,7 +84,7 @@ pub fn verify_on(
             check.segment(&database, segment);
         }
         check.definitions(&database, entry_check);
-        // A start checks some more; what it would refuse is a fault, whatever was found before.
+        // A start checks some more; anything it would refuse is a fault, whatever was found before.
         if check.report.faults.is_empty()
             && let Err(error) = recovery::check(check.disk.as_ref(), &database)
         {
@@ -100,9 +101,9 @@ struct Check {
     last: u64,
     /// The end of each topic in the log.
     ends: BTreeMap<TopicId, domain::Offset>,
-    /// Seeds the checksums of records; not known without the database.
+    /// Seeds the checksums of records; unknown without the database.
     secret: Option<u64>,
-    /// Up to this group all are known to have been synced.
+    /// All groups up to this one are known to have been synced.
     synced: u64,
 }
 
@@ -116,7 +117,7 @@ impl Check {
         self.report.faults.push(Fault { file: file.into(), offset, what: what.into() });
     }
 
-    /// Notes an error that says where it is; any other is about the file as a whole.
+    /// Notes an error that has a position; any other is about the file as a whole.
     fn note(&mut self, file: impl Into<PathBuf>, error: Error) {
         match error {
             Error::Corrupt { file, offset, what } => self.fault(file, offset, what),
@@ -217,7 +218,7 @@ impl Check {
                 continue;
             }
             let end = next.is_some_and(|next| next.header.first_group == last + 1);
-            // What was not synced one by one ends with the first that is missing.
+            // Groups that were not synced one by one end with the first that is missing.
             let is_unsynced = next.is_none() && last >= self.synced;
             let later = if end { None } else { scanner.later_group(at, last)? };
             if is_unsynced && let Some((later, _)) = later {
@@ -277,7 +278,7 @@ impl Check {
         }
     }
 
-    /// SQLite may not name what the log does not hold (LOG-1).
+    /// SQLite must not name what the log does not contain (LOG-1).
     fn references(&mut self, stored: &Stored) {
         let newest = sequences(self.disk.as_ref()).ok().and_then(|found| found.last().copied());
         let file = file_name(newest.unwrap_or(stored.lowest_file));

@@ -1,4 +1,5 @@
-//! The files of the write-ahead log: which are live, how a new one begins, how groups are written.
+//! The files of the write-ahead log: which are live, how a new one is started, how groups are
+//! written.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,9 +17,9 @@ use super::seam::{Disk, File};
 
 /// The folder of live log files.
 pub(super) const FOLDER: &str = "wal";
-/// The folder of log files with damage, which nothing reads anymore.
+/// The folder of damaged log files, which nothing reads anymore.
 pub(super) const DAMAGED_FOLDER: &str = "damaged";
-/// The folder of files that wait to become log files.
+/// The folder of files waiting to become log files.
 pub(super) const FREE_FOLDER: &str = "free";
 
 /// The name of log file `sequence`.
@@ -42,8 +43,8 @@ impl WalFile {
         file_name(self.header.sequence)
     }
 
-    /// Whether its bytes may have been overwritten: what was read before this says so is good,
-    /// since a file is marked before it is used again.
+    /// Whether its bytes may have been overwritten: anything read before this returns true is good,
+    /// since a file is marked before it is reused.
     pub(super) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::SeqCst)
     }
@@ -53,7 +54,7 @@ impl WalFile {
 #[derive(Default)]
 pub(super) struct Wal {
     files: RwLock<BTreeMap<u64, Arc<WalFile>>>,
-    /// Bytes of all files but the last.
+    /// Bytes of all files except the last.
     filled_bytes: AtomicU64,
     /// Bytes written to the last file.
     active_bytes: AtomicU64,
@@ -70,7 +71,7 @@ impl Wal {
         }
     }
 
-    /// What the log takes of its bound.
+    /// How much of its limit the log uses.
     pub(super) fn bytes(&self) -> u64 {
         self.filled_bytes.load(Ordering::Relaxed) + self.active_bytes.load(Ordering::Relaxed)
     }
@@ -92,7 +93,7 @@ impl Wal {
         Some((Arc::clone(oldest), next.header.first_group.saturating_sub(1)))
     }
 
-    /// Takes the oldest file out, before its bytes may change.
+    /// Removes the oldest file, before its bytes may change.
     pub(super) fn retire(&self, file: &WalFile) {
         self.files.write().remove(&file.header.sequence);
         file.retired.store(true, Ordering::SeqCst);
@@ -101,7 +102,7 @@ impl Wal {
 
     /// The live files, and how far the last one is written, in whole groups.
     pub(super) fn written(&self) -> (Vec<Arc<WalFile>>, u64) {
-        // Locked together: a file is begun under the same lock.
+        // Locked together: a new file is started under the same lock.
         let files = self.files.read();
         (files.values().cloned().collect(), self.active_bytes.load(Ordering::Acquire))
     }
@@ -129,11 +130,11 @@ pub(super) struct Written {
     pub number: u64,
     pub sequence: u64,
     pub at: u64,
-    /// Whether a file was filled and the next one begun.
+    /// Whether a file was filled and the next one started.
     pub rolled: bool,
 }
 
-/// Writes groups to the end of the log. There is one.
+/// Writes groups to the end of the log. There is only one.
 pub(super) struct Writer {
     pub disk: Arc<dyn Disk>,
     pub wal: Arc<Wal>,
@@ -146,7 +147,7 @@ pub(super) struct Writer {
     pub number: u64,
     /// Whether groups are synced.
     pub syncs: bool,
-    /// Whether the file after the active one was asked for.
+    /// Whether the file after the active one was requested.
     pub asked: bool,
 }
 
@@ -177,8 +178,8 @@ impl Writer {
         Ok(written)
     }
 
-    /// What finds no space, or no file descriptor, has lost nothing: it is repeated, from the
-    /// reserve or once there is one again.
+    /// An operation that finds no space, or no file descriptor, has lost nothing: it is retried,
+    /// using the reserve or once there is one again.
     fn patiently(&self, bytes: u64, act: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         let mut spending = None;
         loop {
@@ -197,7 +198,7 @@ impl Writer {
 
     fn roll(&mut self, group_bytes: u64) -> io::Result<()> {
         if !self.syncs {
-            // SQLite relies on what is in a file that is not the last.
+            // SQLite relies on everything in a file that is not the last.
             self.active.file.sync()?;
         }
         let free = self.preallocator.take_file(BLOCK_BYTES + group_bytes)?;
@@ -213,9 +214,9 @@ impl Writer {
     }
 }
 
-/// Makes `free` the log file `sequence`; `patiently` repeats what finds no space or descriptor. It
-/// gets its name only when its header is durable, so a damaged header under that name is never the
-/// trace of a crash.
+/// Makes `free` the log file `sequence`; `patiently` retries what finds no space or descriptor. The
+/// file gets its name only when its header is durable, so a damaged header under that name is never
+/// the result of a crash.
 pub(super) fn begin(
     disk: &dyn Disk,
     free: &FreeFile,
@@ -232,12 +233,12 @@ pub(super) fn begin(
     Ok(WalFile::new(header, Arc::clone(&free.file)))
 }
 
-/// A number nobody can foresee.
+/// An unpredictable number.
 pub(super) fn salt() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Whether the disk, or the share of it we may use, is full.
+/// Whether the disk, or our quota on it, is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

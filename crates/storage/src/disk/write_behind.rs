@@ -1,4 +1,4 @@
-//! Writes on a separate thread, one write behind: while the disk works, more is gathered.
+//! Writes on a separate thread, one write behind: while the disk works, more is buffered.
 
 use std::io;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ impl Write {
     }
 }
 
-/// At most one write that is not done yet. Dropping it waits for that one.
+/// At most one write that is not done yet. Dropping this waits for it.
 #[derive(Default)]
 pub(super) struct WriteBehind {
     thread: Option<Thread>,
     outstanding: bool,
-    /// The write that did not succeed.
+    /// The write that failed.
     failed: Option<Write>,
-    /// Memory of a write that is done, to be used again.
+    /// Memory of a finished write, for reuse.
     spare: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ struct Thread {
 
 impl WriteBehind {
     /// Returns when everything handed over is written. After an error nothing is lost: the next
-    /// call tries the same write again.
+    /// call retries the same write.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         if let Some(write) = self.failed.take() {
             self.start(write)?;
@@ -67,13 +67,13 @@ impl WriteBehind {
         }
     }
 
-    /// Begins a write once the one before it is done.
+    /// Starts a write once the previous one is done.
     pub(super) fn hand_over(&mut self, write: Write) -> io::Result<()> {
         self.wait()?;
         self.start(write)
     }
 
-    /// Memory of that length, whatever is in it.
+    /// Memory of that length, with arbitrary contents.
     pub(super) fn memory(&mut self, length: usize) -> Vec<u8> {
         let spare = std::mem::take(&mut self.spare);
         if spare.len() == length { spare } else { vec![0; length] }
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// Refuses as many writes as it is told to, and notes the others.
+    /// Fails as many writes as it is told to, and records the others.
     #[derive(Default)]
     struct Refusing {
         refusals: Mutex<u32>,

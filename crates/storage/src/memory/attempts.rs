@@ -51,7 +51,7 @@ impl Attempts {
         }
     }
 
-    /// The attempts of `subscription`, the newest first.
+    /// The attempts of `subscription`, newest first.
     fn newest(
         &self,
         subscription: SubscriptionId,
@@ -73,7 +73,7 @@ impl Attempts {
         gone.into_iter().for_each(|number| self.remove(number));
     }
 
-    /// Drops the oldest until the rest has at most `bytes_max` bytes.
+    /// Drops the oldest until the rest takes at most `bytes_max` bytes.
     fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max
             && let Some((&oldest, _)) = self.by_number.first_key_value()

@@ -19,7 +19,7 @@ pub(super) struct Definitions {
 struct Entries {
     by_name: BTreeMap<(Kind, String), Entry>,
     last_id: u64,
-    /// One count for all names, so that a name made again never sees an old version.
+    /// One counter for all names, so that a recreated name never sees an old version.
     last_version: u64,
 }
 

@@ -23,8 +23,8 @@ use crate::{
 
 /// The log of all topics.
 ///
-/// A commit takes effect inside `commit`; the herald's thread then answers the caller and tells
-/// the listener, because a caller may hold locks that the listener wants.
+/// A commit takes effect inside `commit`; the herald's thread then answers the caller and notifies
+/// the listener, because a caller may hold locks that the listener needs.
 pub(super) struct Log {
     state: Arc<Mutex<State>>,
     options: Options,
@@ -54,7 +54,8 @@ impl Log {
         Self { state, options, listener, herald, figures }
     }
 
-    /// The commit's effect and its announcement, under one lock so that their orders agree.
+    /// The commit's effect and its announcement, under one lock so that they happen in the same
+    /// order.
     fn take(&self, commit: Commit) -> Result<Receipt> {
         let (answer, receipt) = oneshot::channel();
         let mut guard = self.state.lock();
@@ -114,7 +115,7 @@ impl Log {
     }
 }
 
-/// Whether every append may be made; the topics' next offsets afterwards.
+/// Checks that every append is allowed; returns the topics' next offsets afterwards.
 fn check(state: &State, appends: &[Append]) -> Result<BTreeMap<TopicId, Offset>> {
     let mut nexts = BTreeMap::new();
     for append in appends {
@@ -132,7 +133,7 @@ fn check(state: &State, appends: &[Append]) -> Result<BTreeMap<TopicId, Offset>>
     Ok(nexts)
 }
 
-/// The records of an append, each body in memory of its own.
+/// The records of an append, each body in its own memory.
 fn encoded(append: &Append) -> Vec<Record> {
     let offsets = (append.first.0..).map(Offset);
     let record = |(offset, new): (Offset, &crate::NewRecord)| {
@@ -201,7 +202,7 @@ impl MessageLog for Log {
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
-        // The first one stays.
+        // Only the first one counts.
         drop(self.listener.set(listener));
     }
 
@@ -217,7 +218,7 @@ impl MessageLog for Log {
     }
 }
 
-/// Asks `keep` without holding the lock: who answers may be waiting for it in a commit.
+/// Asks `keep` without holding the lock: whoever answers may be waiting for it in a commit.
 fn trim(state: &Mutex<State>, keep: &dyn Keep) -> Trimmed {
     let topics: Vec<_> =
         state.lock().topics.iter().map(|(&id, topic)| (id, topic.covered())).collect();
@@ -237,7 +238,7 @@ fn trim(state: &Mutex<State>, keep: &dyn Keep) -> Trimmed {
     trimmed
 }
 
-/// Drops what lies in `range`, not in `needed`, and at or below `passed`; how much that was.
+/// Drops what is in `range`, not in `needed`, and at or below `passed`; returns how much that was.
 fn drop_records(
     topic: &mut Topic,
     range: OffsetRange,

@@ -1,7 +1,7 @@
 //! The engine without a disk: for tests and throw-away servers.
 //!
-//! What is committed is visible at once and lives as long as the process. The only limit is the
-//! number of bytes of retained messages; appends beyond it answer `Full` until a trim makes room.
+//! A commit is visible at once and lives as long as the process. The only limit is the number of
+//! bytes of retained messages; appends beyond it answer `Full` until a trim makes room.
 
 mod attempts;
 mod catalogue;
@@ -19,12 +19,12 @@ use parking_lot::Mutex;
 
 use crate::{Engine, HISTORY_BYTES_DEFAULT, LogFigures, Position};
 
-/// What the engine may use.
+/// How much the engine may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of retained record bodies; appends beyond it answer `Full`.
+    /// Maximum bytes of retained record bodies; appends beyond it answer `Full`.
     pub bytes_max: usize,
-    /// Bytes of the history of attempts.
+    /// Size limit of the history of attempts.
     pub attempt_bytes_max: u64,
 }
 
@@ -58,13 +58,13 @@ pub fn open_with(options: Options) -> Engine {
 struct State {
     topics: BTreeMap<TopicId, Topic>,
     progress: BTreeMap<SubscriptionId, Saved>,
-    /// Commits so far.
+    /// Number of commits so far.
     position: Position,
-    /// How far the last checkpoint stands for the log.
+    /// The log position of the last checkpoint.
     checkpoint: Position,
     /// Bytes of all record bodies kept.
     bytes: usize,
-    /// The mark of the clock, as last saved.
+    /// The clock mark, as last saved.
     clock: Option<ClockMark>,
 }
 
@@ -82,7 +82,7 @@ struct StoredRecord {
 }
 
 impl Topic {
-    /// The place in `kept` of the first record at `offset` or behind it.
+    /// The index in `kept` of the first record at or after `offset`.
     fn place_of(&self, offset: Offset) -> usize {
         self.kept.partition_point(|kept| kept.record.offset < offset)
     }
@@ -93,7 +93,7 @@ impl Topic {
     }
 }
 
-/// What is remembered of a subscription: a checkpoint, and the changes since then.
+/// What is stored for a subscription: a checkpoint, and the changes since then.
 #[derive(Default)]
 struct Saved {
     checkpoint: Option<Progress>,
@@ -101,7 +101,7 @@ struct Saved {
 }
 
 impl Saved {
-    /// Takes a change as one more, or as part of the last one if that can hold both.
+    /// Adds a change, merging it into the last one if possible.
     fn add(&mut self, position: Position, change: ProgressChange) {
         let rest = match self.changes.last_mut() {
             Some((last, earlier)) => {

@@ -122,7 +122,7 @@ async fn attempts_of_a_deleted_subscription_are_forgotten() {
     broker.flush_attempts().await;
     broker.recorded_attempts().record(attempt(id, 2, Class::Dns));
     broker.delete_subscription(subscription.name()).await.unwrap();
-    // A request that was under way ends now.
+    // A request in flight ends now.
     broker.recorded_attempts().record(attempt(id, 3, Class::Dns));
     broker.flush_attempts().await;
     assert!(engine.attempts.known().await.unwrap().subscriptions.is_empty());
@@ -150,7 +150,7 @@ async fn a_recorded_attempt_wakes_the_flush() {
     tokio::time::timeout(Duration::from_secs(10), attempts.wake.notified()).await.unwrap();
 }
 
-/// A history that cannot be written while it is told so.
+/// A history that cannot be written while told to refuse.
 struct Refusing {
     history: Arc<dyn AttemptHistory>,
     refuses: AtomicBool,
@@ -203,7 +203,7 @@ async fn what_cannot_be_saved_is_kept_for_the_next_time() {
     assert_eq!(listed(&broker, &subscription).await, [3, 2, 1]);
 }
 
-/// What is unsaved of a subscription, the oldest first.
+/// The unsaved attempts of a subscription, oldest first.
 fn unsaved(attempts: &Attempts, id: SubscriptionId) -> Vec<Attempt> {
     attempts.take(id).into_iter().map(|numbered| numbered.attempt).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use domain::SubscriptionId;
 use storage::{FAILURES_MAX, NumberedAttempt, RECENT_MAX};
 
-/// Gives each attempt its number.
+/// Assigns each attempt its number.
 pub(super) struct Numbers(AtomicU64);
 
 impl Numbers {
@@ -18,7 +18,7 @@ impl Numbers {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives only numbers greater than `last` from now on.
+    /// From now on assigns only numbers greater than `last`.
     pub(super) fn raise_above(&self, last: u64) {
         self.0.fetch_max(last.saturating_add(1), Ordering::Relaxed);
     }
@@ -30,11 +30,11 @@ pub(super) struct Shard {
     of_subscription: HashMap<SubscriptionId, Unsaved>,
 }
 
-/// The unsaved attempts of one subscription, the oldest first.
+/// The unsaved attempts of one subscription, oldest first.
 #[derive(Default)]
 struct Unsaved {
     recent: VecDeque<NumberedAttempt>,
-    /// Failures that newer attempts have pushed out of `recent`.
+    /// Failures that newer attempts pushed out of `recent`.
     failures: VecDeque<NumberedAttempt>,
 }
 
@@ -43,8 +43,8 @@ impl Shard {
         self.of_subscription.is_empty()
     }
 
-    /// Adds an attempt. While all shards together have more than `bytes_max`, the subscription's
-    /// own oldest go: whoever makes many attempts pays for them.
+    /// Adds an attempt. While all shards together exceed `bytes_max`, the subscription's own oldest
+    /// are dropped: whoever makes many attempts pays for them.
     pub(super) fn add(&mut self, numbered: NumberedAttempt, bytes: &AtomicUsize, bytes_max: usize) {
         let unsaved = self.of_subscription.entry(numbered.attempt.subscription).or_default();
         bytes.fetch_add(size(&numbered), Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Shard {
 }
 
 impl Unsaved {
-    /// Adds an attempt; returns the one that goes for it, if one does.
+    /// Adds an attempt; returns the one it evicts, if any.
     fn push(&mut self, numbered: NumberedAttempt) -> Option<NumberedAttempt> {
         self.recent.push_back(numbered);
         if self.recent.len() <= RECENT_MAX {

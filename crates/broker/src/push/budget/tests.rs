@@ -273,7 +273,7 @@ fn endpoints_share_time_not_requests() {
     assert!(quick * 10 >= slow * 9 && slow * 10 >= quick * 9, "{quick} and {slow}");
 }
 
-/// Every caller that waits can be served now is woken, and nothing is over its bound.
+/// Every waiting caller that could be served now is woken, and no limit is exceeded.
 fn check(budget: &Budget, max: usize, slots: &[Slot], callers: &[Caller]) {
     assert!(budget.in_flight() <= max);
     let woken = callers.iter().filter(|caller| caller.turn.is_some() && caller.is_woken()).count();
@@ -319,7 +319,7 @@ proptest! {
             }
             check(&budget, max, &slots, &callers);
         }
-        // Slots end one after the other: all who wait get theirs in the end.
+        // Slots end one after the other: everyone who waits gets one in the end.
         while !callers.is_empty() {
             for at in (0..callers.len()).rev() {
                 if callers[at].is_woken() || callers[at].turn.is_none() {

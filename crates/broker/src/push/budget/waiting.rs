@@ -3,34 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
-/// No endpoint may hold more slots than this, or than a twentieth if that is more, while others
-/// wait.
+/// While others wait, no endpoint may hold more slots than this, or than a twentieth if that is
+/// more.
 const CAP_MIN: usize = 4;
-/// Charged for a request of an endpoint of which nothing is known, in microseconds.
+/// The charge for a request of an unknown endpoint, in microseconds.
 const CHARGE_FIRST: u64 = 1_000_000;
-/// No endpoint is charged further ahead of the others than this, so that what it held while
-/// nobody else wanted it does not shut it out later.
+/// No endpoint is charged further ahead of the others than this, so that slots it held while nobody
+/// else wanted them do not lock it out later.
 const DEBT_MAX: u64 = 30_000_000;
-/// A request moves what is expected of the next by one part in this many.
+/// Each request moves the expectation for the next by one part in this many.
 const CHARGE_PARTS: u64 = 4;
 
-/// The budget's state. After each call that may free something, `grant_next` is called until it
-/// has nothing more to give: nobody waits for what is free.
+/// The budget's state. After each call that may free something, `grant_next` is called until it has
+/// nothing more to grant: nobody waits while there is a free slot they could use.
 pub(super) struct State {
     max: usize,
-    /// What endpoints that are not proven, or hold more than their cap, may not use.
+    /// The part that endpoints that are not proven, or are over their cap, may not use.
     reserve: usize,
     cap: usize,
     in_flight: usize,
     /// How many of these are held by endpoints that are not proven.
     unproven: usize,
-    /// The virtual time of the last that was let in, if no earlier one had more.
+    /// The virtual time of the last one admitted, if no earlier one had more.
     floor: u64,
     next_ticket: u64,
     endpoints: Vec<Endpoint>,
-    /// Places in `endpoints` that can be used again.
+    /// Reusable indexes in `endpoints`.
     vacant: Vec<usize>,
-    /// Endpoints that wait, by what stands in their way.
+    /// Waiting endpoints, by what blocks them.
     queues: [BTreeSet<Place>; 4],
 }
 
@@ -43,20 +43,20 @@ struct Endpoint {
     virtual_time: u64,
     /// What its next request will be charged.
     expected: u64,
-    /// Callers that wait, by ticket: in the order in which they came.
+    /// Waiting callers, by ticket: in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// Callers that were granted a slot and did not fetch it yet, with what was charged for it.
+    /// Callers that were granted a slot and have not fetched it yet, with what was charged for it.
     granted: BTreeMap<u64, u64>,
-    /// Where it stands, if it waits.
+    /// Its place in a queue, if it waits.
     place: Option<(Queue, Place)>,
 }
 
-/// What stands in the way of those who wait.
+/// What blocks those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     Proven,
     Unproven,
-    /// Holds all it may while others wait.
+    /// Holds as many as it may while others wait.
     Capped,
     CappedUnproven,
 }
@@ -116,9 +116,9 @@ impl State {
         }
     }
 
-    /// Takes a slot for a new caller and says what was charged, or gives it a ticket to wait with.
+    /// Takes a slot for a new caller and returns the charge, or gives it a ticket to wait with.
     ///
-    /// Nobody who waits could go now, so a caller that can go overtakes no one.
+    /// No waiting caller could go now, so a caller that can go overtakes no one.
     pub(super) fn enter(&mut self, key: usize, waker: &Waker) -> Result<u64, u64> {
         let endpoint = &mut self.endpoints[key];
         if endpoint.waiting.is_empty() {
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Ends a slot for which `charge` was charged, and puts that right: it was held for `held`
+    /// Ends a slot for which `charge` was charged, and corrects that: it was held for `held`
     /// microseconds, or for nothing.
     pub(super) fn release(&mut self, key: usize, charge: u64, held: Option<u64>) {
         let ahead_max = self.floor.saturating_add(DEBT_MAX);
@@ -179,7 +179,7 @@ impl State {
         waker
     }
 
-    /// Who goes next. Who holds its cap goes only where no other can.
+    /// Who goes next. An endpoint at its cap goes only if no other can.
     fn next(&self) -> Option<Place> {
         let first = |queue: Queue| {
             self.queues[queue as usize].first().copied().filter(|_| self.may_go(queue))
@@ -212,11 +212,11 @@ impl State {
         }
     }
 
-    /// Gives the endpoint a slot and charges what is expected.
+    /// Gives the endpoint a slot and charges the expected time.
     fn take(&mut self, key: usize) -> u64 {
         let endpoint = &mut self.endpoints[key];
         self.floor = self.floor.max(endpoint.virtual_time);
-        // Never nothing: of two that wait with the same virtual time each gets its turn.
+        // Never zero: of two that wait with the same virtual time, each gets its turn.
         let charge = endpoint.expected.clamp(1, DEBT_MAX);
         endpoint.virtual_time = endpoint.virtual_time.saturating_add(charge);
         endpoint.held += 1;
@@ -227,8 +227,7 @@ impl State {
         charge
     }
 
-    /// Puts the endpoint where it belongs now. One that comes to another queue has no old credit
-    /// there.
+    /// Puts the endpoint into the right queue. One that changes queues brings no old credit.
     fn put_in_queue(&mut self, key: usize) {
         let queue = self.queue_of(key);
         let floor = self.floor;
@@ -264,8 +263,8 @@ impl Endpoint {
         }
     }
 
-    /// A request held its slot for so many microseconds: the next is expected to hold it for a
-    /// time more like it.
+    /// A request held its slot for this many microseconds: the expectation for the next moves
+    /// toward that.
     fn learn(&mut self, held: u64) {
         let kept = self.expected - self.expected / CHARGE_PARTS;
         self.expected = kept + held.min(DEBT_MAX) / CHARGE_PARTS;

@@ -1,4 +1,4 @@
-//! A message as JSON, written in one go.
+//! A message as JSON, written in one pass.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,25 +8,25 @@ use domain::message::{Malformed, Part, parts};
 
 use crate::{decimal, rfc3339};
 
-/// How often the id and the time stand in a message.
+/// How often the id and the time appear in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// As JSON of Google's API has them.
+    /// As in the JSON of Google's API.
     Once,
-    /// In both spellings, as Google's envelopes of pushes have them.
+    /// In both spellings, as in Google's push envelopes.
     Twice,
 }
 
-/// The message as Google's JSON object has it. It is the same for all subscriptions.
+/// The message as Google's JSON object. It is the same for all subscriptions.
 pub(crate) fn message_json(record: &Record, spelling: Spelling) -> Result<Bytes, Malformed> {
     let mut out = Vec::with_capacity(message_bytes(record));
     put_message(&mut out, record, spelling)?;
     Ok(out.into())
 }
 
-/// About how many bytes the JSON of a message takes.
+/// Approximate size of a message's JSON.
 pub(super) fn message_bytes(record: &Record) -> usize {
-    // Base64 takes a third more, ids and times stand twice, and most texts need no escapes.
+    // Base64 takes a third more, ids and times appear twice, and most texts need no escapes.
     const AROUND: usize = 256;
     record.body.len() / 3 * 4 + AROUND
 }
@@ -56,7 +56,7 @@ pub(super) fn put_message(
     if has_attributes {
         out.extend_from_slice(b"},");
     }
-    // Receivers that were written against Google's expect it in a push, also where it is empty.
+    // Receivers written for Google's push expect it, even if it is empty.
     if !data.is_empty() || spelling == Spelling::Twice {
         out.extend_from_slice(b"\"data\":\"");
         put_base64(out, data);
@@ -74,8 +74,8 @@ pub(super) fn put_message(
     Ok(())
 }
 
-/// The data of the message. Copied: the record is part of a large buffer, which a request that
-/// hangs must not keep.
+/// The data of the message. Copied: the record is part of a large buffer, which a hanging request
+/// must not pin.
 pub(super) fn data(record: &Record) -> Result<Bytes, Malformed> {
     let mut found: &[u8] = &[];
     for part in parts(&record.body) {
@@ -86,7 +86,7 @@ pub(super) fn data(record: &Record) -> Result<Bytes, Malformed> {
     Ok(Bytes::copy_from_slice(found))
 }
 
-/// `"one":"text"` or `"one":"text","two":"text"`, for a text without anything to escape.
+/// `"one":"text"` or `"one":"text","two":"text"`, for a text with nothing to escape.
 fn put_text(
     out: &mut Vec<u8>,
     [one, two]: [&str; 2],

@@ -1,4 +1,4 @@
-//! What is told about a message in headers where its data is sent alone.
+//! Headers about a message whose data is sent alone.
 
 use domain::message::{Malformed, Part, parts};
 use domain::push::is_attribute_header;
@@ -13,7 +13,7 @@ const PUBLISH_TIME: HeaderName = HeaderName::from_static("x-goog-pubsub-publish-
 const ORDERING_KEY: HeaderName = HeaderName::from_static("x-goog-pubsub-ordering-key");
 const DELIVERY_ATTEMPT: HeaderName = HeaderName::from_static("x-goog-pubsub-delivery-attempt");
 
-/// What is told about all messages of a subscription.
+/// Headers common to all messages of a subscription.
 pub(super) struct Metadata {
     subscription: Option<HeaderValue>,
 }
@@ -23,10 +23,9 @@ impl Metadata {
         Self { subscription: HeaderValue::from_str(subscription.as_str()).ok() }
     }
 
-    /// Adds what is told about `record`. Attributes that make no header are left out, and so are
-    /// those that a receiver would act upon (`is_attribute_header`) and those that would take the
-    /// place of one that is there: whoever publishes does not decide what the subscription's owner
-    /// has set.
+    /// Adds the headers for `record`. Skips attributes that are not valid headers, those that a
+    /// receiver would act on (`is_attribute_header`), and those that would replace an existing
+    /// header: a publisher must not override what the subscription's owner has set.
     pub(super) fn put(
         &self,
         record: &Record,

@@ -1,12 +1,12 @@
-//! What a message and a request are called forever, so that a receiver knows what it had before.
+//! Permanent names for messages and requests, so that a receiver recognizes duplicates.
 
 use domain::delivery::Lease;
 use domain::letter::{ORIGINAL_MESSAGE_ID, ORIGINAL_SUBSCRIPTION};
 use domain::{Record, message};
 
-/// The name of a request: that of its message, and of several messages one that these and no
-/// others have. It must not be that of one of them: a receiver that had one of them alone would
-/// take the others for known too.
+/// The name of a request: that of its message, or for several messages one that only this
+/// combination has. It must not be that of one of them: a receiver that already got that one alone
+/// would treat the others as duplicates too.
 pub(super) fn of_request(leases: &[Lease]) -> String {
     let (first, last) = match leases {
         [] => return String::new(),
@@ -24,7 +24,7 @@ pub(super) fn of_request(leases: &[Lease]) -> String {
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
-/// The id that the message had first. A replay has another id, and carries the first one on; a dead
+/// The message's original id. A replay has another id, and carries the original one along; a dead
 /// letter carries it too, and is a separate message.
 fn of_message(record: &Record) -> u64 {
     let attribute = |key| message::attribute(&record.body, key).ok().flatten();

@@ -13,7 +13,7 @@ use super::*;
 const TIME: Timestamp = Timestamp(1_800_000_000_000_001);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Requests do not show it; any will do.
+/// Requests do not contain it; any will do.
 fn any_ack_id() -> AckId {
     AckId::parse("AAAAAAAAAAEAAAAAAAAAAgAAAAAAAAADAAAAAAAAAAQ2j3xV").unwrap()
 }

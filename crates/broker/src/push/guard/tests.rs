@@ -168,7 +168,7 @@ fn link_local_addresses_are_refused_whatever_is_allowed_and_however_they_are_wri
     }
 }
 
-/// What a server that listens on `own` says of pushing to `to`.
+/// What a server that listens on `own` says about pushing to `to`.
 fn vet_own(own: &str, to: &str) -> Result<(), String> {
     let own = Some(own.parse().unwrap());
     let guard = Guard { private_networks: true, own, ..allowing(&["0.0.0.0/0", "::/0"]) };

@@ -1,4 +1,4 @@
-//! Settles requests that are over: their messages, their endpoint, the history of attempts.
+//! Settles requests that have ended: their messages, their endpoint, the history of attempts.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -15,8 +15,8 @@ use crate::push::flight::{Ended, Flight, Sent};
 use crate::push::outcome;
 use crate::push::request_builder::Unsendable;
 
-/// What requests of one pusher that are over came to, each with the number of its flight. Keeps
-/// what happened in the history of attempts.
+/// The outcomes of ended requests of one pusher, each with the number of its flight. Records them
+/// in the history of attempts.
 pub(in crate::push) fn outcomes(ended: Vec<Ended>) -> Vec<(u64, Outcome)> {
     let Some(builder) = ended.first().map(|ended| Arc::clone(&ended.builder)) else {
         return Vec::new();
@@ -44,14 +44,14 @@ fn outcome_of(ended: &Ended, now: Now) -> Outcome {
     }
 }
 
-/// A message that cannot be read counts as failed; a missing token is no message's fault.
+/// An unreadable message counts as failed; a missing token is no message's fault.
 fn unsent(ended: &Ended, error: &Unsendable) -> Outcome {
     tracing::error!(subscription = %ended.builder.subscription.name(), %error, "cannot be sent");
     let is_to_blame = matches!(error, Unsendable::Malformed(_));
     Outcome::Unsent(is_to_blame.then(|| Failure::of("unreadable")))
 }
 
-/// Notes the attempts that a request was.
+/// Records the attempts of a request.
 fn note(
     ended: &Ended,
     answer: &Result<Answer, NoAnswer>,
@@ -85,7 +85,7 @@ fn note(
 }
 
 impl Pusher {
-    /// Settles requests that are over. Whether there were any.
+    /// Settles requests that have ended. Returns whether there were any.
     pub(super) fn settle(
         &mut self,
         outcomes: Vec<(u64, Outcome)>,
@@ -93,7 +93,7 @@ impl Pusher {
         context: &Context<'_>,
     ) -> bool {
         let known = outcomes.into_iter().filter_map(|(key, outcome)| {
-            // One that was cut off is no longer known.
+            // A request that was cut off is no longer known.
             self.flights.remove(&key).map(|flight| (key, flight, outcome))
         });
         let over: Vec<(u64, Flight, Outcome)> = known.collect();
@@ -113,7 +113,7 @@ impl Pusher {
         true
     }
 
-    /// What else follows for the next requests.
+    /// The effects on the next requests.
     fn conclude(&mut self, key: u64, flight: Flight, outcome: Outcome, now: Now) {
         let Flight { consumer, leases, started, permit, slot, driver, hold } = flight;
         drop(hold);
@@ -134,7 +134,7 @@ impl Pusher {
                 slot.end(now.moment);
                 let asked = failure.retry_after;
                 let pause = asked.map(|asked| self.plan.rules.retry_after_allowed(asked));
-                // Endpoints of one host that fail together are not tried together.
+                // Keep endpoints of one host that fail together from being retried together.
                 let seed = key ^ self.subscription.id().0.rotate_left(32);
                 permit.fail(now.moment, health, pause, seed);
             }

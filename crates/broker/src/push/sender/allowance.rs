@@ -1,5 +1,5 @@
-//! How long a request may take. What the endpoint needs and what we make it wait are kept apart:
-//! the one is its own doing, the other is ours.
+//! How long a request may take. The time the endpoint needs and the time we make it wait are
+//! separate: one is its own doing, the other is ours.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use futures::FutureExt;
 /// ends before the lease of what is sent.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// What is left of a request's time.
+/// The remaining time of a request.
 pub(super) struct Allowance<'a> {
     clock: &'a dyn Clock,
     timeout: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Allowance<'a> {
 }
 
 impl<'a> Allowance<'a> {
-    /// `timeout` for the endpoint, which is over at `deadline`, and as long again for waiting.
+    /// `timeout` for the endpoint, which ends at `deadline`, and the same again for waiting.
     pub(super) fn new(clock: &'a dyn Clock, timeout: Duration, deadline: Moment) -> Self {
         Self { clock, timeout, deadline, wait_left: timeout.min(WAIT_MAX) }
     }
@@ -38,12 +38,12 @@ impl<'a> Allowance<'a> {
         self.deadline
     }
 
-    /// Does what the endpoint has its time for; `None` = the time was over.
+    /// Runs work on the endpoint's time; `None` = the time was over.
     pub(super) async fn spend<F: Future>(&self, work: F) -> Option<F::Output> {
         within(self.clock, self.deadline, work).await
     }
 
-    /// Waits for what our own limits hold back, which moves the deadline; `None` = for too long.
+    /// Waits because of our own limits, which moves the deadline; `None` = for too long.
     pub(super) async fn wait<F: Future>(&mut self, work: F) -> Option<F::Output> {
         let started = self.clock.now();
         let output = within(self.clock, started.plus(self.wait_left), work).await;
@@ -54,8 +54,8 @@ impl<'a> Allowance<'a> {
     }
 }
 
-/// Does work until then; `None` = it was not done in time. No timer is made for work that need not
-/// wait.
+/// Runs work until then; `None` = it was not done in time. Work that need not wait creates no
+/// timer.
 pub(super) async fn within<F: Future>(
     clock: &dyn Clock,
     until: Moment,

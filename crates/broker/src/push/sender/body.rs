@@ -4,13 +4,13 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::push::exchange::ANSWER_BYTES_MAX;
 
-/// Bytes of what stands around the chunks of a body, at most: sizes, extensions, trailers.
+/// Maximum bytes around the chunks of a body: sizes, extensions, trailers.
 const AROUND_BYTES_MAX: usize = 16 * 1024;
 
-/// How the end of a body is known.
+/// How the end of a body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes are still to come.
+    /// This many bytes are still to come.
     Length(u64),
     Chunked,
     UntilClosed,
@@ -23,11 +23,11 @@ pub(super) enum Reading {
     On,
     /// It is complete.
     Done,
-    /// It is too large, or cannot be read: what came so far is all there will be.
+    /// It is too large or malformed: there will be no more than what came so far.
     Over,
 }
 
-/// A body that comes in.
+/// A body being received.
 #[derive(Debug)]
 pub(super) struct Body {
     framing: Framing,
@@ -37,19 +37,19 @@ pub(super) struct Body {
     kept: Vec<u8>,
 }
 
-/// Where in a chunked body the next byte stands.
+/// The position of the next byte in a chunked body.
 #[derive(Clone, Copy, Debug)]
 enum Chunk {
     /// In the size of a chunk; `None` = before its first digit.
     Size(Option<u64>),
-    /// Behind the size.
+    /// After the size.
     Extension(u64),
     Data(u64),
-    /// Behind the data: the end of its line.
+    /// After the data: the end of its line.
     DataEnd,
-    /// At the beginning of a line of the trailer.
+    /// At the beginning of a trailer line.
     Trailer,
-    /// In such a line.
+    /// In a trailer line.
     TrailerLine,
 }
 
@@ -58,7 +58,7 @@ impl Body {
         Self { framing, chunk: Chunk::Size(None), around: 0, kept: Vec::new() }
     }
 
-    /// Takes what is of this body from the beginning of `read`.
+    /// Takes this body's part from the beginning of `read`.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Reading {
         match self.framing {
             Framing::Length(left) => {
@@ -74,12 +74,12 @@ impl Body {
         }
     }
 
-    /// What came.
+    /// What was received.
     pub(super) fn into_bytes(self) -> Bytes {
         self.kept.into()
     }
 
-    /// Keeps up to `left` bytes, and says how many are left then.
+    /// Keeps up to `left` bytes, and returns how many are then left.
     fn keep(&mut self, left: u64, read: &mut BytesMut) -> (u64, Reading) {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(read.len());
         let room = ANSWER_BYTES_MAX - self.kept.len();
@@ -117,7 +117,7 @@ enum Next {
     End,
 }
 
-/// Where a byte that is no data leads to; `None` = it may not stand there.
+/// Where a non-data byte leads; `None` = it is not allowed there.
 fn next(chunk: Chunk, byte: u8) -> Option<Next> {
     let begin = |size: u64| if size == 0 { Chunk::Trailer } else { Chunk::Data(size) };
     let digit = || (byte as char).to_digit(16).map(u64::from);
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads `pieces` one after the other; also says what is left over.
+    /// Reads `pieces` one after the other; also returns what is left over.
     fn read(framing: Framing, pieces: &[&[u8]]) -> (Reading, Vec<u8>, usize) {
         let (mut body, mut buffer, mut reading) = (Body::new(framing), BytesMut::new(), None);
         for piece in pieces {

@@ -1,4 +1,4 @@
-//! Opening a connection: name, guard, place for a socket, permit, TCP, TLS, in this order.
+//! Opening a connection: name, guard, socket slot, permit, TCP, TLS, in this order.
 
 use std::fs::File;
 use std::io;
@@ -32,11 +32,11 @@ use super::{SenderError, SenderOptions};
 use crate::push::exchange::NoAnswer;
 use crate::push::guard::Guard;
 
-/// Addresses of one host that are tried, at most.
+/// Maximum number of addresses of one host that are tried.
 const TRIES_MAX: usize = 8;
-/// How long a try may take before the next address is tried beside it.
+/// How long a try may take before the next address is tried in parallel.
 const TRY_TIME: Duration = Duration::from_millis(250);
-/// That the system gives no more sockets is logged at most this often.
+/// How often to log, at most, that the system has no more sockets.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Opens connections.
@@ -50,13 +50,13 @@ pub(super) struct Connector {
     tls: TlsConnector,
     connect_timeout: Duration,
     clock: Arc<dyn Clock>,
-    /// When it was logged last that there are no sockets, and 1; 0 = never.
+    /// When the lack of sockets was last logged, plus 1; 0 = never.
     logged: AtomicU64,
 }
 
-/// No connection came about.
+/// Why no connection was made.
 enum Unconnected {
-    /// It is the endpoint's doing, in words.
+    /// It is the endpoint's fault, as text.
     Refused(String),
     /// The system gives this process no more sockets.
     NoSocket(io::Error),
@@ -96,14 +96,14 @@ impl Connector {
         let permit = permit.ok_or_else(|| trouble::throttled(endpoint))?;
         let opened = allowance.spend(self.connect(endpoint, &addresses, place)).await;
         match &opened {
-            // Nothing was learnt about the host.
+            // We learned nothing about the host.
             Some(Err(none)) if none.is_ours => drop(permit),
             opened => permit.note(matches!(opened, Some(Ok(_)))),
         }
         opened.unwrap_or_else(|| Err(trouble::timeout(endpoint, Stage::Connect, timeout)))
     }
 
-    /// The addresses of the endpoint's host, which all may be connected to.
+    /// The addresses of the endpoint's host, if all of them may be connected to.
     pub(super) async fn vetted(
         &self,
         endpoint: &Endpoint,
@@ -124,7 +124,7 @@ impl Connector {
         addresses: &[SocketAddr],
         place: SocketSlot,
     ) -> Result<Box<Connection>, NoAnswer> {
-        // One bound for TCP and TLS together: so long is a permit held.
+        // One limit for TCP and TLS together: that is how long a permit is held.
         let until = self.clock.now().plus(self.connect_timeout);
         let (socket, address) = self.reach(endpoint, addresses, place, until).await?;
         let stream = self.secure(endpoint, socket, address, until).await?;
@@ -157,9 +157,9 @@ impl Connector {
         }
     }
 
-    /// Tries one address after the other. One that refuses is passed over at once, one that keeps
-    /// silent after a moment, and the first connection counts. A try beside another needs a place
-    /// of its own, and is not begun where none is free.
+    /// Tries one address after the other. One that refuses is skipped at once, one that stays
+    /// silent after a moment, and the first connection wins. A parallel try needs its own socket
+    /// slot, and is not started if none is free.
     async fn connect_any(
         &self,
         addresses: &[SocketAddr],
@@ -194,7 +194,7 @@ impl Connector {
         }
     }
 
-    /// Says it in the log, but not with every connect.
+    /// Logs it, but not for every connect.
     fn log_no_socket(&self, error: &io::Error) {
         let now = self.clock.now().0;
         let logged = self.logged.load(Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Connector {
     }
 }
 
-/// A try that failed, with the place for the next one.
+/// A try that failed, with the socket slot for the next one.
 struct Failed {
     address: SocketAddr,
     error: io::Error,
@@ -249,7 +249,7 @@ struct Failed {
 async fn connect(address: SocketAddr, place: SocketSlot) -> Result<(Socket, SocketAddr), Failed> {
     let connected = async {
         let stream = TcpStream::connect(address).await?;
-        // A request is written at once, and must not wait for the ack of the one before it.
+        // A request is written at once, and must not wait for the ack of the previous one.
         stream.set_nodelay(true)?;
         io::Result::Ok(stream)
     };

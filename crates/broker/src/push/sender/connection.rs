@@ -1,8 +1,8 @@
-//! One connection that is kept: a request goes out, its answer comes back, then the next.
+//! One kept connection: a request goes out, its answer comes back, then the next.
 //!
-//! HTTP/1.1 and as little of it as a push needs. Nothing runs beside the request: whoever waits for
-//! the answer moves the connection along. Never HTTP/2: one request is in flight on a connection,
-//! so that receivers see each endpoint's requests in the order they were sent.
+//! HTTP/1.1 and as little of it as a push needs. Nothing runs besides the request: whoever waits
+//! for the answer drives the connection. Never HTTP/2: one request is in flight on a connection, so
+//! that receivers see each endpoint's requests in the order they were sent.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -25,16 +25,16 @@ use super::outgoing::Outgoing;
 use super::stream::Stream;
 use crate::push::exchange::{Answer, Request};
 
-/// How long the body of an answer is read: the status has decided already.
+/// How long to read the body of an answer: the status has already decided.
 const BODY_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Interim answers (1xx) to one request, at most: each costs a look at its head, and an endpoint
-/// can send them for as long as it has time.
+/// Maximum number of interim answers (1xx) to one request: each costs a look at its head, and an
+/// endpoint could send them for as long as it has time.
 const INTERIM_MAX: u32 = 16;
 
-/// Bytes read at a time, of which a connection keeps the room. Most answers are smaller.
+/// Bytes per read; a connection keeps a buffer of this size. Most answers are smaller.
 const READ_BYTES: usize = 1024;
-/// Bytes read at a time of answers that turn out to be large.
+/// Bytes per read for answers that turn out to be large.
 const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// An open connection.
@@ -43,19 +43,19 @@ pub(super) struct Connection {
     address: SocketAddr,
     host: HeaderValue,
     is_used: bool,
-    /// Whether a byte went out since the last request was made; see `Socket`.
+    /// Whether a byte has gone out since the last request was built; see `Socket`.
     has_begun: Arc<AtomicBool>,
     outgoing: Outgoing,
     is_sent: bool,
     /// Why no more of the request can go out. There may be an answer anyway.
     stopped: Option<io::Error>,
     read: BytesMut,
-    /// How much of a head that is not whole was looked at.
+    /// How much of an incomplete head was examined.
     looked_at: usize,
-    /// Interim answers to the present request.
+    /// Interim answers to the current request.
     interim: u32,
     phase: Phase,
-    /// Kept from one request to the next: it may wake too early, and is only reset then.
+    /// Kept from one request to the next: it may fire too early, and is only reset then.
     timer: Option<(Moment, BoxFuture<'static, ()>)>,
 }
 
@@ -79,19 +79,19 @@ struct Begun {
     until: Option<Moment>,
 }
 
-/// Nothing came back.
+/// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
     /// Not in time.
     Late,
-    /// Not a byte of the request went out, because the endpoint had closed the connection
-    /// already. Only told of connections that were used before.
+    /// Not a byte of the request went out, because the endpoint had already closed the connection.
+    /// Only for connections that were used before.
     Unsent,
     /// The endpoint closed the connection before its answer.
     Closed,
     /// The connection broke.
     Broken(io::Error),
-    /// What came is no answer.
+    /// What came is not an answer.
     BadHead(BadHead),
 }
 
@@ -125,8 +125,8 @@ impl Connection {
         matches!(self.phase, Phase::Ready) && self.read.is_empty()
     }
 
-    /// Whether the endpoint has not closed the connection, as far as the runtime knows. Between
-    /// two requests nothing should come in.
+    /// Whether the endpoint has not closed the connection, as far as the runtime knows. Between two
+    /// requests nothing should come in.
     pub(super) fn is_open(&mut self) -> bool {
         self.poll_read(&mut Context::from_waker(Waker::noop())).is_pending()
     }
@@ -203,7 +203,7 @@ impl Connection {
             self.outgoing.advance(count);
         }
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        // The memory is of use to others while the answer is awaited.
+        // Free the memory while waiting for the answer.
         self.outgoing = Outgoing::default();
         self.is_sent = true;
         Poll::Ready(Ok(()))
@@ -217,7 +217,7 @@ impl Connection {
         pin!(self.stream.read_buf(&mut self.read)).poll(context)
     }
 
-    /// Looks at what was read. Returns the answer once it is whole.
+    /// Parses what was read. Returns the answer once it is complete.
     fn advance(&mut self) -> Result<Option<Answer>, BadHead> {
         while matches!(self.phase, Phase::Head) && self.has_new_line() {
             let Some(head) = head::parse(&self.read)? else {
@@ -227,7 +227,7 @@ impl Connection {
             self.read.advance(head.bytes);
             self.looked_at = 0;
             if head.status == StatusCode::PROCESSING {
-                // The final answer would still come: the connection cannot be used again.
+                // The final answer would still come: the connection cannot be reused.
                 self.phase = Phase::Over;
                 return Ok(Some(self.answer(head.status, HeaderMap::new(), Bytes::new())));
             }
@@ -259,7 +259,8 @@ impl Connection {
         })
     }
 
-    /// Whether it may pay to look at a head: what drips in byte by byte is not parsed each time.
+    /// Whether parsing the head may be worth it: input that drips in byte by byte is not parsed
+    /// each time.
     fn has_new_line(&self) -> bool {
         let new = self.read.get(self.looked_at..).unwrap_or_default();
         let is_first = self.looked_at == 0 && !new.is_empty();
@@ -276,7 +277,7 @@ impl Connection {
     }
 
     /// The answer with as much of its body as there is; `None` if it has not begun. The connection
-    /// is of no more use.
+    /// is no longer usable.
     fn cut_off(&mut self) -> Option<Answer> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Body(Begun { head, body, .. }) => {

@@ -1,4 +1,4 @@
-//! Any bytes as an endpoint's answer.
+//! Feeds arbitrary bytes as an endpoint's answer.
 
 use bytes::BytesMut;
 use domain::Timestamp;
@@ -9,7 +9,8 @@ use super::head;
 use crate::push::exchange::{ANSWER_BYTES_MAX, Answer};
 use crate::push::outcome::classify;
 
-/// The first byte says in how small pieces the rest comes; what is read must not depend on it.
+/// The first byte sets the size of the pieces in which the rest arrives; the result must not depend
+/// on it.
 pub fn answer(input: &[u8]) -> String {
     let (&pieces, bytes) = input.split_first().unwrap_or((&0, &[]));
     let whole = read(bytes, usize::MAX);
@@ -48,7 +49,7 @@ fn read(bytes: &[u8], piece: usize) -> String {
     format!("{said} {:?}", acked(answer))
 }
 
-/// How many messages an answer acks, alone and as that to a batch, or how it failed.
+/// How many messages an answer acks, alone and as an answer to a batch, or how it failed.
 fn acked(answer: Answer) -> [Result<usize, Class>; 2] {
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
     let answer = Ok(answer);

@@ -6,9 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::body::Framing;
 
-/// Most bytes of an answer's head.
+/// Maximum bytes of an answer's head.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most headers of an answer.
+/// Maximum number of headers of an answer.
 const HEADERS_MAX: usize = 100;
 
 /// The head of an answer.
@@ -17,9 +17,9 @@ pub(super) struct Head {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
-    /// Whether the connection may be used again after the body.
+    /// Whether the connection may be reused after the body.
     pub(super) is_kept: bool,
-    /// Bytes it took.
+    /// Its length in bytes.
     pub(super) bytes: usize,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Head {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHead {
     TooLarge,
-    /// One interim answer after the other, and no final one.
+    /// One interim answer after another, and no final one.
     OnlyInterim,
-    /// In words.
+    /// The problem, as text.
     NotHttp(&'static str),
 }
 
-/// The head at the beginning of `read`; `None` = there is more of it to come.
+/// The head at the beginning of `read`; `None` = it is not complete yet.
 pub(super) fn parse(read: &[u8]) -> Result<Option<Head>, BadHead> {
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut []);
@@ -101,14 +101,14 @@ impl BodyHeaders {
         Ok(())
     }
 
-    /// After RFC 9112, section 6.3.
+    /// According to RFC 9112, section 6.3.
     fn framing(&self, status: StatusCode) -> (Framing, bool) {
         let is_kept = self.is_kept && status != StatusCode::SWITCHING_PROTOCOLS;
         if status.is_informational() || matches!(status.as_u16(), 204 | 304) {
             return (Framing::Length(0), is_kept);
         }
         match self.length {
-            // Both is what a request smuggled in looks like.
+            // Having both is a sign of request smuggling.
             Some(_) if self.is_encoded && self.is_chunked => (Framing::Chunked, false),
             None if self.is_chunked => (Framing::Chunked, is_kept),
             Some(length) if !self.is_encoded => (Framing::Length(length), is_kept),

@@ -1,11 +1,11 @@
-//! How many connects may be under way, over all and to one host.
+//! How many connects may be in progress, in total and to one host.
 //!
 //! ```text
 //!   all: |<---- open to every host ---->|<- proven ->|
 //! ```
 //!
-//! A quarter is only for hosts whose last connect came about. Hosts that hang hold each permit for
-//! as long as a connect may take; those that are well must not wait behind them.
+//! A quarter is reserved for hosts whose last connect succeeded. Hosts that hang hold each permit
+//! for as long as a connect may take; healthy ones must not wait behind them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Hosts of which it is known that their last connect came about, at most.
+/// Maximum number of hosts remembered as proven.
 const PROVEN_MAX: usize = 32_768;
 
-/// Hands out the right to connect.
+/// Grants permits to connect.
 pub(super) struct Permits {
     all: Arc<Semaphore>,
-    /// What hosts that are not proven may have of all.
+    /// How many of all permits hosts that are not proven may have.
     unproven: Arc<Semaphore>,
     hosts: Mutex<HashMap<Box<str>, Host>>,
     proven: Mutex<Proven>,
     per_host_max: usize,
 }
 
-/// The hosts whose last connect came about, in two halves: when the new one is full, the old one
-/// is forgotten.
+/// The hosts whose last connect succeeded, in two generations: when the new one is full, the old
+/// one is dropped.
 #[derive(Default)]
 struct Proven {
     new: HashSet<Box<str>>,
@@ -36,11 +36,11 @@ struct Proven {
 
 struct Host {
     permits: Arc<Semaphore>,
-    /// Those who connect and those who wait. At none the entry goes.
+    /// How many are connecting or waiting. At zero the entry is removed.
     users: usize,
 }
 
-/// The right to connect, until it is dropped.
+/// A permit to connect, until it is dropped.
 pub(super) struct Permit<'a> {
     _host: Option<OwnedSemaphorePermit>,
     _unproven: Option<OwnedSemaphorePermit>,
@@ -66,8 +66,8 @@ impl Permits {
         }
     }
 
-    /// Waits for the right to connect to `host`. That of the host comes first: who waits for a
-    /// host that hangs holds nothing of what all share.
+    /// Waits for a permit to connect to `host`. The host's own limit comes first: a request that
+    /// waits for a hanging host holds nothing of what all share.
     pub(super) async fn acquire<'a>(&'a self, host: &'a str) -> Permit<'a> {
         let (user, permits) = self.enter(host);
         // None of the semaphores is ever closed.
@@ -99,7 +99,7 @@ impl Permits {
 }
 
 impl Permit<'_> {
-    /// Ends it, and notes whether the connect came about.
+    /// Ends the permit, and notes whether the connect succeeded.
     pub(super) fn note(self, is_connected: bool) {
         let mut proven = self.user.table.proven.lock();
         match is_connected {

@@ -1,5 +1,5 @@
-//! The addresses of hosts. Names are looked up by the system, in its own threads, once for all who
-//! wait, and what was found is kept for seconds.
+//! Resolves hosts. The system looks names up, on its own threads, once for everyone waiting, and
+//! the result is kept for seconds.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,16 +17,17 @@ use super::allowance::Allowance;
 use super::sockets::{are_used_up, are_used_up_now};
 use crate::spawn;
 
-/// How long found addresses count. Short, since the next answer of the name's owner may differ.
+/// How long resolved addresses are valid. Short, since the next answer of the name's owner may
+/// differ.
 const FOUND_TIME: Duration = Duration::from_secs(5);
-/// How long it counts that a name has no address.
+/// How long the fact that a name has no address is valid.
 const NOT_FOUND_TIME: Duration = Duration::from_secs(1);
-/// Names that are known or looked up, at most.
+/// Maximum number of names known or being looked up.
 const NAMES_MAX: usize = 4_096;
-/// Lookups at a time. Each holds a thread, and one that hangs cannot be ended.
+/// Lookups at a time. Each holds a thread, and one that hangs cannot be aborted.
 const LOOKUPS_MAX: usize = 32;
 
-/// A host's addresses in the order they are to be tried.
+/// A host's addresses in the order to try them.
 pub(super) type Addresses = Arc<[IpAddr]>;
 
 /// Why there are none.
@@ -36,7 +37,7 @@ pub(super) enum NoAddress {
     Unknown(Arc<str>),
     /// The lookup took too long.
     Late,
-    /// It did not begin: others were under way, or the system gives no more sockets.
+    /// It did not start: others were in progress, or the system gives no more sockets.
     Throttled,
 }
 
@@ -57,7 +58,7 @@ impl Lookup for System {
     }
 }
 
-/// Finds addresses.
+/// Resolves hosts.
 pub(super) struct Resolver {
     lookup: Arc<dyn Lookup>,
     names: Mutex<HashMap<Box<str>, watch::Receiver<State>>>,
@@ -65,12 +66,12 @@ pub(super) struct Resolver {
     clock: Arc<dyn Clock>,
 }
 
-/// How far a lookup has come.
+/// The state of a lookup.
 enum State {
-    /// Others go first.
+    /// Queued behind others.
     Waiting,
     Begun,
-    /// What was found counts until then.
+    /// The result, and until when it is valid.
     Known(Result<Addresses, NoAddress>, Moment),
 }
 
@@ -80,7 +81,7 @@ impl Resolver {
         Self { lookup, names: Mutex::default(), lookups, clock }
     }
 
-    /// The addresses of a host, which may be an address itself.
+    /// The addresses of a host, which may itself be an address.
     pub(super) async fn addresses(
         &self,
         host: &str,
@@ -89,8 +90,8 @@ impl Resolver {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok([address].into());
         }
-        // The lookup goes on if its first asker goes away: nobody could end it, and the next one
-        // who asks finds it under way instead of taking another thread.
+        // The lookup continues if its first caller goes away: nobody could abort it, and the next
+        // caller finds it in progress instead of taking another thread.
         let mut state = self.known_or_asked(host).ok_or(NoAddress::Throttled)?;
         let begun =
             async { state.wait_for(|state| !matches!(state, State::Waiting)).await.is_ok() };
@@ -99,14 +100,14 @@ impl Resolver {
             let state = state.wait_for(|state| matches!(state, State::Known(..))).await;
             match state.as_deref() {
                 Ok(State::Known(found, _)) => found.clone(),
-                // The server stops.
+                // The server is stopping.
                 Ok(State::Waiting | State::Begun) | Err(_) => Err(NoAddress::Throttled),
             }
         };
         allowance.spend(known).await.unwrap_or(Err(NoAddress::Late))
     }
 
-    /// `None` = there are too many already.
+    /// `None` = there are already too many.
     fn known_or_asked(&self, host: &str) -> Option<watch::Receiver<State>> {
         let now = self.clock.now();
         let mut names = self.names.lock();
@@ -134,7 +135,7 @@ impl Resolver {
         let (lookup, lookups) = (Arc::clone(&self.lookup), Arc::clone(&self.lookups));
         let clock = Arc::clone(&self.clock);
         async move {
-            // It is never closed, and without a permit the lookup would still be right.
+            // It is never closed, and without a permit the lookup would still be correct.
             let _permit = lookups.acquire().await.ok();
             state.send_replace(State::Begun);
             let found = match lookup.lookup(host).await {
@@ -152,7 +153,7 @@ impl Resolver {
     }
 }
 
-/// Whether what was found still counts, or is still to come.
+/// Whether the result is still valid, or still to come.
 fn is_good(state: &watch::Receiver<State>, now: Moment) -> bool {
     match &*state.borrow() {
         State::Known(_, until) => now < *until,
@@ -160,8 +161,8 @@ fn is_good(state: &watch::Receiver<State>, now: Moment) -> bool {
     }
 }
 
-/// Both families in turn, beginning with that of the first: if one family leads nowhere, the
-/// second try is the other one.
+/// Alternates between both families, starting with that of the first: if one family leads nowhere,
+/// the second try uses the other one.
 fn interleaved(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let is_v4_first = addresses.first().is_some_and(IpAddr::is_ipv4);
     let mut first = addresses.iter().filter(|address| address.is_ipv4() == is_v4_first);

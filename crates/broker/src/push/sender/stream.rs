@@ -1,4 +1,4 @@
-//! The bytes below HTTP, in the clear or over TLS.
+//! The bytes below HTTP, in plaintext or over TLS.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -19,15 +19,15 @@ pub(super) enum Stream {
     Secure(Box<TlsStream<Socket>>),
 }
 
-/// A TCP connection that knows whether a request has begun to go out.
+/// A TCP connection that knows whether a request has started to go out.
 ///
 /// Before the first byte of a request that is not the connection's first, it asks the system
-/// whether the endpoint has closed the connection. The runtime may not have heard of that yet, and
-/// a byte once written can no longer be told from one that was read.
+/// whether the endpoint has closed the connection. The runtime may not have noticed yet, and once a
+/// byte is written we cannot tell whether it was read.
 pub(super) struct Socket {
     tcp: TcpStream,
     has_begun: Arc<AtomicBool>,
-    /// Behind the socket, so that it is given back when that is closed.
+    /// Declared after the socket, so that it is released when that is closed.
     _place: SocketSlot,
 }
 
@@ -103,8 +103,8 @@ impl AsyncWrite for Socket {
 }
 
 impl Stream {
-    /// Whether a byte of the request has gone out. To be set to `false` before each request but
-    /// the first.
+    /// Whether a byte of the request has gone out. Set it to `false` before each request except the
+    /// first.
     pub(super) fn has_begun(&self) -> Arc<AtomicBool> {
         let socket = match self {
             Self::Plain(socket) => socket,

@@ -1,5 +1,5 @@
-//! Against receivers that are plain sockets in the test's hand, and a clock that stands still
-//! until the test moves it.
+//! Uses plain sockets as receivers, controlled by the test, and a clock that stands still until the
+//! test moves it.
 
 mod answers;
 mod connects;
@@ -69,7 +69,7 @@ impl Fixture {
         self.sender.send(request).await
     }
 
-    /// Sends beside what the test does.
+    /// Sends in the background.
     fn start(&self, request: Request) -> JoinHandle<Result<Answer, NoAnswer>> {
         let sender = Arc::clone(&self.sender);
         #[expect(clippy::disallowed_methods, reason = "the test joins it")]

@@ -1,5 +1,5 @@
-//! Why there is no answer, in words for the owner of the endpoint. Endpoints are named without
-//! user, password and query, which are secrets.
+//! Why there is no answer, worded for the owner of the endpoint. Endpoints are named without user,
+//! password and query, which are secrets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,9 +15,9 @@ use crate::push::exchange::NoAnswer;
 /// What an endpoint was too slow with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
-    /// A connection was made.
+    /// Connecting.
     Connect,
-    /// The request went out, or the answer was waited for.
+    /// Receiving the request, or answering it.
     Answer(SocketAddr),
 }
 
@@ -33,7 +33,7 @@ pub(super) fn timeout(endpoint: &Endpoint, stage: Stage, timeout: Duration) -> N
     no_answer(Class::Timeout, message, address)
 }
 
-/// The host's name leads nowhere.
+/// The host's name cannot be resolved.
 pub(super) fn no_address(endpoint: &Endpoint, why: &NoAddress, timeout: Duration) -> NoAnswer {
     let host = endpoint.host();
     match why {
@@ -51,13 +51,13 @@ pub(super) fn no_address(endpoint: &Endpoint, why: &NoAddress, timeout: Duration
     }
 }
 
-/// Others connected all the time.
+/// Other connects used up the limit the whole time.
 pub(super) fn throttled(endpoint: &Endpoint) -> NoAnswer {
     let host = endpoint.host();
     ours(format!("did not connect to {host}: too many other connection attempts are stuck"))
 }
 
-/// All sockets were in use all the time.
+/// All sockets were in use the whole time.
 pub(super) fn crowded(endpoint: &Endpoint) -> NoAnswer {
     let host = endpoint.host();
     ours(format!("did not connect to {host}: all sockets for pushing are in use"))
@@ -68,24 +68,24 @@ pub(super) fn no_socket(endpoint: &Endpoint, error: &io::Error) -> NoAnswer {
     ours(format!("did not connect to {}: {error}", endpoint.host()))
 }
 
-/// The guard says no.
+/// The guard refuses.
 pub(super) fn blocked(problem: String) -> NoAnswer {
     no_answer(Class::Blocked, problem, None)
 }
 
-/// No connection came about, to none of `addresses`.
+/// No connection could be made to any of `addresses`.
 pub(super) fn connect(endpoint: &Endpoint, addresses: &[SocketAddr], problem: &str) -> NoAnswer {
     let message = format!("cannot connect to {}: {problem}", endpoint.shown());
     no_answer(Class::Connect, message, addresses.first().copied())
 }
 
-/// No TLS session came about.
+/// No TLS session could be established.
 pub(super) fn tls(endpoint: &Endpoint, address: SocketAddr, problem: &str) -> NoAnswer {
     let message = format!("no TLS session with {}: {problem}", endpoint.shown());
     no_answer(Class::Tls, message, Some(address))
 }
 
-/// The connection ended before an answer, or what came is no HTTP.
+/// The connection ended before an answer, or what came is not HTTP.
 pub(super) fn protocol(endpoint: &Endpoint, address: SocketAddr, why: &Unanswered) -> NoAnswer {
     let shown = endpoint.shown();
     let message = match why {

@@ -1,4 +1,4 @@
-//! Leasing records of a lane that waited.
+//! Leasing records that waited in a lane.
 
 use super::{Handout, READ_AHEAD_BYTES_MAX, READ_AHEAD_MAX};
 use crate::delivery::lane::{Hold, LaneId};
@@ -6,7 +6,7 @@ use crate::delivery::{LeaseStatus, Read, Source};
 use crate::offset::{Offset, OffsetRange, Record};
 
 impl Handout<'_> {
-    /// Leases the lane's next record, or takes up more of a lane whose records are not indexed.
+    /// Leases the lane's next record, or indexes more of a lane whose records are not indexed.
     pub(super) fn serve_lane(
         &mut self,
         id: LaneId,
@@ -57,12 +57,12 @@ impl Handout<'_> {
         self.check_fits(&record)?;
         self.delivery.lanes.lease_next(id, self.request.consumer);
         self.grant(record, failed, Some(id));
-        // The record behind it may have to wait.
+        // The next record may have to wait.
         self.delivery.consider(self.now, id, None, self.effects);
         Ok(())
     }
 
-    /// Looks for records of a lane that were passed over because too many waited.
+    /// Reads again the records of a lane that were skipped because too many were waiting.
     fn read_lane_again(
         &mut self,
         id: LaneId,
@@ -95,7 +95,7 @@ impl Handout<'_> {
         records: Vec<Record>,
         damaged: Vec<Offset>,
     ) -> Offset {
-        // At least one, or the lane would never continue; no more than the index has room for.
+        // At least one, or the lane would never make progress; no more than the index has room for.
         let half = self.request.indexed_max / 2;
         let indexed_max = half.max(self.delivery.lanes.pending() + 1);
         let mut at = within.from;
@@ -125,14 +125,14 @@ impl Handout<'_> {
         within.to
     }
 
-    /// Where all records are in one lane, an unreadable one is known to be of it.
+    /// If all records are in one lane, an unreadable one must belong to it.
     fn take_up_damaged(&mut self, id: LaneId, offset: Offset) {
         if self.is_in_the_one_lane(offset) {
             self.delivery.lanes.push_pending(id, offset, 0);
         }
     }
 
-    /// Indexes a record if it is one of the lane's and still to be delivered.
+    /// Indexes a record if it belongs to the lane and still has to be delivered.
     fn take_up(&mut self, id: LaneId, record: &Record) {
         let delivery = &mut *self.delivery;
         let key = delivery.settings.lane_key(record);

@@ -2,7 +2,7 @@ use testkit::FakeClock;
 
 use super::*;
 
-/// Knows `127.0.0.1` for every name but `nowhere`, counts the questions, and holds answers back.
+/// Resolves every name except `nowhere` to `127.0.0.1`, counts the lookups, and can delay answers.
 struct Counting {
     asked: watch::Sender<usize>,
     is_open: watch::Sender<bool>,

@@ -5,7 +5,7 @@ use super::peer::{Call, Peer};
 use super::*;
 use crate::push::exchange::ANSWER_BYTES_MAX;
 
-/// What is answered by a peer that says `text` and keeps the connection open.
+/// The result for a peer that sends `text` and keeps the connection open.
 async fn answer_to(text: impl Into<Vec<u8>>) -> Result<Answer, NoAnswer> {
     let peer = Peer::saying(text.into()).await;
     let fixture = Fixture::new();
@@ -14,7 +14,7 @@ async fn answer_to(text: impl Into<Vec<u8>>) -> Result<Answer, NoAnswer> {
     answer
 }
 
-/// A peer that says `text`, keeps the connection open, and tells when it was closed.
+/// A peer that sends `text`, keeps the connection open, and reports when it was closed.
 async fn watched(text: &'static str) -> (Peer, mpsc::UnboundedReceiver<&'static str>) {
     let (tell, told) = mpsc::unbounded_channel();
     let peer = Peer::start(move |mut call: Call| {
@@ -224,7 +224,7 @@ async fn interim_answers_without_end_are_cut_off_at_once() {
         }
     })
     .await;
-    // The clock stands still: it is not the timeout that ends it.
+    // The clock stands still, so the timeout cannot be what ends it.
     let message = assert_class(Fixture::new().send(to(peer.address)).await, Class::Protocol);
     assert!(message.contains("interim"), "{message}");
     assert!(told.recv().await.unwrap() > 0);

@@ -6,7 +6,7 @@ use super::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Listens without accepting, with so many waiting already that further connects hang.
+/// Listens without accepting, with its queue already full, so that further connects hang.
 struct Hanging {
     address: SocketAddr,
     _listener: TcpListener,
@@ -20,7 +20,7 @@ impl Hanging {
         let listener = socket.listen(1).unwrap();
         let address = listener.local_addr().unwrap();
         let mut waiting = Vec::new();
-        // A full queue holds one more than it was told.
+        // A full queue holds one more than requested.
         for _ in 0..2 {
             waiting.push(TcpStream::connect(address).await.unwrap());
         }
@@ -168,7 +168,7 @@ async fn a_host_that_hangs_leaves_connects_for_others() {
     assert_eq!(fixture.sender.connector.hosts_with_connects(), 0);
 }
 
-/// Names for hosts of which each has its own limit, all on this machine.
+/// Names for hosts that each have their own limit, all on this machine.
 const HOSTS: [(&str, &[&str]); 5] = [
     ("well", &["127.0.0.1"]),
     ("hangs1", &["127.0.0.1"]),
@@ -284,7 +284,7 @@ async fn connections_kept_for_later_make_room_for_new_ones() {
         fixture.clock.advance(SECOND);
     }
     assert_eq!(fixture.sender.pool.kept(), 2);
-    // The two used last were kept, and are used again.
+    // The two used last were kept, and are reused.
     for peer in &peers[1..] {
         assert_eq!(fixture.send(to(peer.address)).await.unwrap().status, StatusCode::OK);
         assert_eq!(peer.accepts(), 1);

@@ -117,8 +117,8 @@ async fn an_idle_connection_closed_by_the_endpoint_is_no_error() {
     }
 }
 
-/// Serves `before` requests with 200 on the first connection, then does `last` on it; serves all
-/// others well. Gives out how many requests came in.
+/// Answers `before` requests with 200 on the first connection, then does `last` on it; serves all
+/// others well. Reports how many requests came in.
 async fn failing(
     before: usize,
     last: fn(Call) -> BoxFuture<'static, ()>,
@@ -157,8 +157,8 @@ async fn a_request_that_was_sent_is_not_sent_again_when_its_connection_ends() {
     }
 }
 
-/// Answers one request on each connection and ends it then, in a separate thread: the runtime
-/// of the test hears of nothing while the test waits for the thread.
+/// Answers one request on each connection and then closes it, in a separate thread: the test's
+/// runtime notices nothing while the test waits for the thread.
 fn closing() -> (SocketAddr, std::sync::mpsc::Receiver<()>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,7 +8,7 @@ use tokio_rustls::TlsAcceptor;
 use super::peer::{Call, Peer};
 use super::*;
 
-/// An authority, and a server with a certificate for `localhost` from it.
+/// A certificate authority, and a server with a certificate for `localhost` from it.
 struct Secure {
     ca_file: NamedTempFile,
     acceptor: TlsAcceptor,
@@ -36,7 +36,7 @@ impl Secure {
         Self { ca_file, acceptor: TlsAcceptor::from(Arc::new(config)) }
     }
 
-    /// Answers each request with the protocol that was agreed on.
+    /// Answers each request with the negotiated protocol.
     async fn peer(&self) -> Peer {
         let acceptor = self.acceptor.clone();
         Peer::start(move |call: Call| {

@@ -37,7 +37,7 @@ struct LaneScan {
 /// Who may be given what.
 impl Naive {
     /// The records that may be given to `consumer` at `now`, ascending: those without a lane, and
-    /// of each lane that is nobody else's the first that is not out already (O1, C3).
+    /// of each lane that is nobody else's the first that is not out already (O1, LEASE-3).
     pub(crate) fn offers(&self, consumer: usize, now: Timestamp) -> Vec<Offer> {
         let mut offers = Vec::new();
         if self.settings.is_paused || !self.seats[consumer].is_open {

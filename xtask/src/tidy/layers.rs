@@ -363,11 +363,11 @@ mod tests {
             .collect();
         check(&files, &mut faults);
         assert_eq!(faults, Vec::<String>::new());
-        files.push(file("timers/part.rs", "use crate::broker::Broker;"));
+        files.push(file("audit/part.rs", "use crate::broker::Broker;"));
         files.push(file("new.rs", ""));
         check(&files, &mut faults);
         assert_eq!(faults.len(), 2, "{faults:?}");
-        assert!(faults[0].ends_with("timers must not use broker, which is above it"));
+        assert!(faults[0].ends_with("audit must not use broker, which is above it"));
         assert!(faults[1].contains("module new stands in no layer"));
     }
 }

@@ -56,7 +56,10 @@ impl<T> Remembered<T> {
     /// Counts a subscription that `reported` so many before and has `own` now. Returns whom to
     /// tell that there is more room.
     pub(crate) fn report(&self, reported: &mut usize, own: usize) -> Vec<Weak<T>> {
-        if own.abs_diff(*reported) < REPORTED_MIN {
+        // Few count as none. Otherwise many idle subscriptions would keep what they reported last.
+        let own = if own < REPORTED_MIN { 0 } else { own };
+        let is_small = own.abs_diff(*reported) < REPORTED_MIN;
+        if own == *reported || (is_small && own > 0) {
             return Vec::new();
         }
         let before = std::mem::replace(reported, own);
@@ -161,10 +164,22 @@ mod tests {
         assert_eq!((reported, remembered.room()), (0, MAX));
         drop(remembered.report(&mut reported, REPORTED_MIN));
         assert_eq!((reported, remembered.room()), (REPORTED_MIN, MAX - REPORTED_MIN));
-        drop(remembered.report(&mut reported, 1));
+        drop(remembered.report(&mut reported, 2 * REPORTED_MIN - 1));
         assert_eq!((reported, remembered.room()), (REPORTED_MIN, MAX - REPORTED_MIN));
-        drop(remembered.report(&mut reported, 0));
+        drop(remembered.report(&mut reported, 1));
         assert_eq!((reported, remembered.room()), (0, MAX));
+    }
+
+    #[test]
+    fn those_that_were_busy_and_are_idle_take_no_room() {
+        let remembered = remembered();
+        for _ in 0..MAX {
+            let mut reported = 0;
+            drop(remembered.report(&mut reported, 2 * REPORTED_MIN));
+            drop(remembered.report(&mut reported, REPORTED_MIN - 1));
+            drop(remembered.report(&mut reported, 0));
+        }
+        assert_eq!(remembered.room(), MAX);
     }
 
     #[test]

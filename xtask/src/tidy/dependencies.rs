@@ -6,9 +6,10 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("postrider-domain", &[]),
     ("postrider-schemas", &["postrider-domain"]),
+    ("postrider-transforms", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
     ("postrider-broker", &["postrider-storage", "postrider-schemas", "postrider-domain"]),
     ("postrider-wire", &[]),
@@ -45,6 +46,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "postrider-schemas",
             "postrider-storage",
             "postrider-testkit",
+            "postrider-transforms",
             "postrider-wire",
         ],
     ),

@@ -31,8 +31,8 @@ fn main() {
     if std::env::args().nth(1).as_deref() == Some(HELPER) {
         return transforms::serve().unwrap();
     }
-    for (what, data) in [("190 bytes", small()), ("10 KB", large())] {
-        println!("messages of {what}, one sandbox, one thread:");
+    for data in [small(), large()] {
+        println!("messages of {} bytes, one sandbox, one thread:", data.len());
         for (name, codes) in [
             ("null: an empty function", vec![NULL]),
             ("identity", vec![IDENTITY]),
@@ -62,13 +62,16 @@ fn main() {
 
 fn through_workers() {
     let workers = Workers::new(Program::itself(HELPER).unwrap(), Options::default()).unwrap();
-    for (name, owners, batch) in [
-        ("one owner, batches of 100", 1, BATCH),
-        ("ten owners, batches of 100", 10, BATCH),
-        ("ten owners, one message each", 10, 1),
-        ("a hundred owners, batches of 100", 100, BATCH),
+    for (name, code, owners, batch) in [
+        ("null, one owner, batches of 100", NULL, 1, BATCH),
+        ("null, ten owners, one message at a time", NULL, 10, 1),
+        ("identity, one owner, batches of 100", IDENTITY, 1, BATCH),
+        ("edit, one owner, batches of 100", EDIT, 1, BATCH),
+        ("edit, ten owners, batches of 100", EDIT, 10, BATCH),
+        ("edit, ten owners, one message at a time", EDIT, 10, 1),
+        ("edit, a hundred owners, batches of 100", EDIT, 100, BATCH),
     ] {
-        let chains: Vec<_> = (0..owners).map(|_| chain(&[EDIT])).collect();
+        let chains: Vec<_> = (0..owners).map(|_| chain(&[code])).collect();
         let names: Vec<_> = (0..owners).map(|n| format!("o{n}").into()).collect();
         let input = input(&small());
         let (sender, receiver) = channel();
@@ -85,7 +88,7 @@ fn through_workers() {
             black_box(receiver.recv().unwrap());
             submit();
         });
-        println!("workers, edit of JSON, {name:<34} {rate:>9.0} messages/s");
+        println!("workers: {name:<40} {rate:>9.0} messages/s");
     }
 }
 

@@ -13,6 +13,7 @@
 mod chain;
 mod clock;
 mod error;
+pub mod fuzzing;
 mod helper;
 pub mod limits;
 mod message;

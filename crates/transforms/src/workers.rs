@@ -1,8 +1,8 @@
 //! A few threads, each with a helper process, that run the scripts of many owners.
 //!
 //! Work waits in one line for each owner, and the lines are served in turn, a slice of some
-//! milliseconds at a time. Owners whose scripts are slow, or not known yet, have one thread each and
-//! never all threads together, so that those known to be quick find one.
+//! milliseconds at a time. Owners whose scripts are slow, or not known yet, have one thread each
+//! and never all threads together, so that those known to be quick find one.
 //!
 //! The interpreter asks for the deadline between the steps of a script, and a single step of a
 //! built-in can take long: searching, multiplying, walking an array of four billion holes. A helper

@@ -126,7 +126,7 @@ fn scripts_cannot_reach_each_other() {
     let spoils = "
         Object.prototype.data = 'spoiled'; Object.prototype.attributes = { spoiled: 'yes' };
         Object.defineProperty(Object.prototype, 'toString', { get() { while (true); } });
-        Array.prototype.map = String.prototype.split = JSON.parse = JSON.stringify = () => 'spoiled';
+        Array.prototype.map = JSON.parse = JSON.stringify = () => 'spoiled';
         Array.prototype[Symbol.iterator] = String.prototype.toString = () => { while (true); };
         Object.keys = Reflect.ownKeys = () => ['spoiled']; globalThis.mine = 'left here';
         Object.defineProperty(Object.prototype, 'spoiled', { set() { while (true); } });

@@ -6,6 +6,7 @@ mod filters;
 mod names;
 mod schemas;
 mod seeds;
+mod transforms;
 mod wires;
 
 /// A parser, and what to begin with.
@@ -24,7 +25,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub static TARGETS: [Target; 20] = [
+pub static TARGETS: [Target; 22] = [
     Target {
         name: "log_file",
         what: "a log file: header, groups, frames, records",
@@ -165,6 +166,20 @@ pub static TARGETS: [Target; 20] = [
         seeds: schemas::PROTOBUF_MESSAGES,
         words: schemas::PROTOBUF_MESSAGE_WORDS,
     },
+    Target {
+        name: "transform_returned",
+        what: "what functions of transforms return",
+        run: ::transforms::fuzzing::returned,
+        seeds: transforms::RETURNED,
+        words: &["\x45\x02", "\x40", "\x44", "\x01", "\x06", "\x7f"],
+    },
+    Target {
+        name: "transform_answered",
+        what: "what the processes that run transforms answer",
+        run: ::transforms::fuzzing::answered,
+        seeds: transforms::ANSWERED,
+        words: &["\x0a\x00", "\x12\x06", "\x1a\x01", "\x20\x03", "\u{ff}\x0f"],
+    },
 ];
 
 /// The target of that name.
@@ -230,7 +245,7 @@ mod tests {
     each_target! {
         log_file progress definitions filter cel names proto_json rest envelope token address
         answer live tokens_given_out config json avro_definition avro_message protobuf_definition
-        protobuf_message
+        protobuf_message transform_returned transform_answered
     }
 
     /// Seeds that are refused at once lead nowhere.
@@ -249,6 +264,8 @@ mod tests {
             ("avro_message", "good"),
             ("protobuf_definition", "read"),
             ("protobuf_message", "good"),
+            ("transform_returned", "message, 1"),
+            ("transform_answered", "message, 1"),
         ] {
             let target = find(name).unwrap();
             let said: Vec<String> = target.seeds.iter().map(|seed| (target.run)(seed)).collect();

@@ -10,6 +10,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("postrider-domain", &[]),
     ("postrider-clock", &["postrider-domain"]),
     ("postrider-schemas", &["postrider-domain"]),
+    ("postrider-transforms", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
     (
         "postrider-broker",
@@ -40,6 +41,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
             "postrider-schemas",
             "postrider-storage",
             "postrider-testkit",
+            "postrider-transforms",
             "postrider-wire",
         ],
     ),

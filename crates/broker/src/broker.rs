@@ -67,6 +67,7 @@ impl Broker {
             drop(chore.await);
         }
         self.notes.given_up.close();
+        self.runtime.transforms.close();
         self.runtime.delivery_log.flush();
         if let Err(error) = self.admin.save_used().await {
             tracing::warn!(%error, "could not save when subscriptions were last used");

@@ -1,18 +1,23 @@
 //! Consumers that take leases: a stream for as long as it is open, a pull for the duration of its
 //! call.
 
+mod transforming;
+
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use clock::Clock;
 use domain::delivery::{ConsumerId, Flow, Lease};
 use domain::limits;
+use futures::future::BoxFuture;
 use storage::ReadLimit;
 
 use crate::error::Result;
 use crate::subscription::{Ask, Step, Subscription};
+use crate::transform::Functions;
+use transforming::Transforming;
 
 /// Maximum number of records in one response of a stream.
 const STREAM_RECORDS_MAX: usize = 1_000;
@@ -22,6 +27,9 @@ const STREAM_RECORDS_MAX: usize = 1_000;
 const FETCH_RECORDS_MAX: usize = 1_000;
 /// By what factor the reads grow then.
 const FETCH_GROWTH: usize = 4;
+
+/// How long to wait before leasing again what no transform lets through, where no policy says.
+const STUCK_WAIT: Duration = Duration::from_secs(1);
 
 /// A consumer of one subscription. Dropping it leaves its leases until their deadlines.
 pub struct Consumer {
@@ -70,6 +78,14 @@ impl Consumer {
             other => other,
         }
     }
+
+    /// What is on its way through transforms, or nothing.
+    fn poll_transformed(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Lease>>> {
+        match &mut self.leasing.transforming {
+            Some(transforming) => transforming.poll(context).map_ok(|passed| passed.leases),
+            None => Poll::Ready(Ok(Vec::new())),
+        }
+    }
 }
 
 impl Drop for Consumer {
@@ -111,6 +127,10 @@ pub(crate) struct Leasing {
     is_reading: bool,
     /// It has read something from disk, which may still be there.
     has_read: bool,
+    /// What was leased and goes through transforms.
+    transforming: Option<Box<Transforming>>,
+    /// Nothing is leased before it ends.
+    stuck: Option<BoxFuture<'static, ()>>,
 }
 
 impl Leasing {
@@ -122,6 +142,8 @@ impl Leasing {
             is_idle: false,
             is_reading: false,
             has_read: false,
+            transforming: None,
+            stuck: None,
         }
     }
 
@@ -133,6 +155,38 @@ impl Leasing {
         want: &Want,
         context: &mut Context<'_>,
     ) -> Poll<Result<Vec<Lease>>> {
+        loop {
+            if let Some(transforming) = &mut self.transforming {
+                // What is on its way through is as good as being read.
+                (self.is_idle, self.is_reading) = (false, true);
+                let passed = ready!(transforming.poll(context));
+                self.transforming = None;
+                let passed = passed?;
+                if !passed.leases.is_empty() {
+                    return Poll::Ready(Ok(passed.leases));
+                }
+                self.stuck = passed.is_stuck.then(|| self.subscription.sleep_for(STUCK_WAIT));
+            }
+            if let Some(stuck) = &mut self.stuck {
+                (self.is_idle, self.is_reading) = (true, false);
+                ready!(stuck.as_mut().poll(context));
+                self.stuck = None;
+            }
+            let (leases, functions) = ready!(self.poll_stored(consumer, want, context))?;
+            let Some(functions) = functions else { return Poll::Ready(Ok(leases)) };
+            let subscription = Arc::clone(&self.subscription);
+            let started = Transforming::start(subscription, functions, leases, want.ack_deadline);
+            self.transforming = Some(Box::new(started?));
+        }
+    }
+
+    /// Leases records as they are stored, and says what they go through before they are delivered.
+    fn poll_stored(
+        &mut self,
+        consumer: ConsumerId,
+        want: &Want,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(Vec<Lease>, Option<Arc<Functions>>)>> {
         (self.is_idle, self.is_reading) = (false, false);
         let mut ask = Ask {
             consumer,
@@ -148,13 +202,12 @@ impl Leasing {
         };
         let mut leases = Vec::new();
         let step = self.subscription.lease(&mut ask, &mut leases)?;
-        if matches!(step, Step::Leased) {
-            self.fetch_growth = 1;
-            return Poll::Ready(Ok(leases));
-        }
         self.waiting = Some(consumer);
         match step {
-            Step::Leased => {}
+            Step::Leased(functions) => {
+                (self.fetch_growth, self.waiting) = (1, None);
+                return Poll::Ready(Ok((leases, functions)));
+            }
             Step::Wait => self.is_idle = true,
             Step::WaitForFetch { is_own } => self.is_reading = is_own,
             Step::Yield => context.waker().wake_by_ref(),
@@ -176,8 +229,14 @@ impl Leasing {
         self.is_reading
     }
 
+    /// Whether something is leased for it and goes through transforms.
+    pub(crate) fn is_transforming(&self) -> bool {
+        self.transforming.is_some()
+    }
+
     /// Drops what was read and not delivered, and gives up its turn to read.
     pub(crate) fn let_go(&mut self) {
+        self.transforming = None;
         if std::mem::take(&mut self.has_read) {
             self.is_reading = false;
             self.subscription.let_go_fetch(self.waiting);
@@ -219,7 +278,9 @@ pub(crate) async fn pull(
     }
     let until = clock.now().plus(wait);
     tokio::select! {
-        leases = poll_fn(|context| consumer.poll_lease(context)) => leases,
-        () = clock.sleep_until(until) => Ok(Vec::new()),
+        leases = poll_fn(|context| consumer.poll_lease(context)) => return leases,
+        () = clock.sleep_until(until) => {}
     }
+    // What is on its way through transforms would go through them again with the next pull.
+    poll_fn(|context| consumer.poll_transformed(context)).await
 }

@@ -1,11 +1,13 @@
 //! Why the broker refuses, in kinds that a caller can act on.
 
+mod failed;
 mod rejected;
 
 use std::sync::Arc;
 
 use domain::Invalid;
 
+pub use failed::Failed;
 pub use rejected::Rejected;
 
 use crate::definition::Unreadable;
@@ -73,6 +75,15 @@ pub enum Error {
          schema_settings to stop checking messages"
     )]
     SchemaDeleted(String),
+    /// A message did not get through the transforms of its topic.
+    #[error(transparent)]
+    Transform(Box<Failed>),
+    /// Too many messages wait for their transforms.
+    #[error("too many messages wait for their transforms; try again in a moment")]
+    TransformsBusy,
+    /// Transforms cannot be run; the text says why.
+    #[error("cannot run transforms: {0}")]
+    NoTransforms(String),
     /// The disk has no space for messages.
     #[error("no space left for new messages; free disk space or ack stored messages")]
     Full,

@@ -48,6 +48,7 @@ mod subscription;
 mod tail;
 mod timers;
 mod topic;
+mod transform;
 mod upkeep;
 mod waiters;
 
@@ -62,7 +63,7 @@ pub use dead_letter_admin::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted, ReplayRequest,
 };
 pub use definition::Unreadable;
-pub use error::{Error, Rejected, Resource, Result};
+pub use error::{Error, Failed, Rejected, Resource, Result};
 pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
 pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage,
@@ -71,6 +72,7 @@ pub use live::{
 pub use maintenance::ClockStatus;
 pub use options::{
     AlertOptions, LiveOptions, LogOptions, Options, PushOptions, RetryDefault, Success,
+    TransformOptions,
 };
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::token::{ISSUER as TOKEN_ISSUER, KEY_FILE};
@@ -82,4 +84,5 @@ pub use snapshot::Snapshot;
 pub use status::{Degraded, Status};
 pub use storage::{AttemptPage, AttemptQuery, HistogramSnapshot, LogFigures, NumberedAttempt};
 pub use subscription::{AckReport, Cursor, Subscription};
-pub use topic::Topic;
+pub use topic::{Published, Topic};
+pub use transform::TransformFigures;

@@ -4,6 +4,7 @@ mod alerts;
 mod live;
 mod log;
 mod push;
+mod transform;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub use alerts::AlertOptions;
 pub use live::LiveOptions;
 pub use log::LogOptions;
 pub use push::{PushOptions, RetryDefault, Success};
+pub use transform::TransformOptions;
 
 use crate::audit::{Audit, AuditLog};
 
@@ -36,6 +38,8 @@ pub struct Options {
     pub live: LiveOptions,
     /// How messages are pushed.
     pub push: PushOptions,
+    /// How message transforms are run; `None` = they are refused.
+    pub transforms: Option<TransformOptions>,
 }
 
 impl Default for Options {
@@ -50,6 +54,7 @@ impl Default for Options {
             log: LogOptions::default(),
             live: LiveOptions::default(),
             push: PushOptions::default(),
+            transforms: None,
         }
     }
 }
@@ -64,6 +69,7 @@ impl fmt::Debug for Options {
             .field("log", &self.log)
             .field("live", &self.live)
             .field("push", &self.push)
+            .field("transforms", &self.transforms)
             .finish_non_exhaustive()
     }
 }

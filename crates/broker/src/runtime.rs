@@ -20,6 +20,7 @@ use crate::expiries::Expiries;
 use crate::guard::Guard;
 use crate::handled_letters::HandledLetters;
 use crate::options::Options;
+use crate::transform::Transforms;
 use crate::upkeep::Upkeep;
 
 /// The log, the clock, and the notes left for the chores.
@@ -38,6 +39,7 @@ pub(crate) struct Runtime {
     pub(crate) expiries: Expiries,
     pub(crate) delivery_log: DeliveryLog,
     pub(crate) compiling: Compiling,
+    pub(crate) transforms: Transforms,
     closing: AtomicBool,
     failure: OnceLock<storage::Error>,
     failed: Notify,
@@ -51,6 +53,7 @@ impl Runtime {
             guard: Guard::new(&*clock),
             clock,
             delivery_log: DeliveryLog::new(options.log.clone()),
+            transforms: Transforms::new(options.transforms.clone()),
             options,
             changed_letters: ChangedList::new(Arc::clone(&changed)),
             changed,

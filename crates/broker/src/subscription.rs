@@ -14,6 +14,7 @@ mod readers;
 mod reporting;
 #[cfg(test)]
 mod tests;
+mod transforming;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,7 @@ pub(crate) use jobs::{Job, JobOutcome};
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use notes::Notes;
 pub(crate) use readers::Readers;
+pub(crate) use transforming::Passed;
 
 use fetching::Fetch;
 use jobs::Trouble;
@@ -41,6 +43,7 @@ use crate::error::{Error, Resource, Result};
 use crate::figures::{Counts, Oldest, Pushed};
 use crate::runtime::Runtime;
 use crate::topic::Topic;
+use crate::transform::Functions;
 use crate::waiters::Waiters;
 
 /// Offsets looked up under one lock: deliveries should not wait for thousands.
@@ -67,6 +70,8 @@ pub struct Subscription {
 struct State {
     settings: Arc<domain::Subscription>,
     version: u64,
+    /// What its messages go through before they are delivered.
+    functions: Option<Arc<Functions>>,
     delivery: Delivery,
     waiters: Waiters,
     /// Consumers that are open.
@@ -106,7 +111,7 @@ impl State {
     fn new(
         settings: Arc<domain::Subscription>,
         version: u64,
-        gone: Option<Arc<Progress>>,
+        (functions, gone): (Option<Arc<Functions>>, Option<Arc<Progress>>),
         delivery: Delivery,
         now: Now,
     ) -> Self {
@@ -115,6 +120,7 @@ impl State {
         Self {
             settings,
             version,
+            functions,
             delivery,
             waiters: Waiters::default(),
             consumers: 0,
@@ -161,6 +167,8 @@ pub(crate) struct Definition {
     pub(crate) settings: Arc<domain::Subscription>,
     /// The catalogue's version of them.
     pub(crate) version: u64,
+    /// What its messages go through before they are delivered.
+    pub(crate) functions: Option<Arc<Functions>>,
     /// The first offset it was ever to deliver.
     pub(crate) first: Offset,
     /// What was acked before it was told to keep acked messages.
@@ -176,9 +184,9 @@ impl Subscription {
         delivery: Delivery,
         (runtime, notes): (Arc<Runtime>, Arc<Notes>),
     ) -> Self {
-        let Definition { id, settings, version, first, gone, used_at } = definition;
+        let Definition { id, settings, version, functions, first, gone, used_at } = definition;
         let name = settings.name.clone();
-        let state = State::new(settings, version, gone, delivery, runtime.now());
+        let state = State::new(settings, version, (functions, gone), delivery, runtime.now());
         Self {
             id,
             line_limit: Arc::new(LineLimit::new(name.clone())),
@@ -266,10 +274,12 @@ impl Subscription {
         }
     }
 
-    /// Takes changed settings, which the catalogue has, and what is gone with them.
+    /// Takes changed settings, which the catalogue has, with the functions they name and what is
+    /// gone with them.
     pub(crate) fn set_settings(
         self: &Arc<Self>,
         settings: Arc<domain::Subscription>,
+        functions: Option<Arc<Functions>>,
         gone: Option<Arc<Progress>>,
         version: u64,
     ) {
@@ -284,6 +294,9 @@ impl Subscription {
         }
         if settings.paused && !state.settings.paused {
             state.paused_since = Some(now.wall);
+        }
+        if state.settings.transforms != settings.transforms {
+            state.functions = functions;
         }
         state.settings = settings;
         state.gone = gone;

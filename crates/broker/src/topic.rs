@@ -21,6 +21,7 @@ use crate::figures::TopicFigures;
 use crate::handled_letters::HandledLetters;
 use crate::runtime::Runtime;
 use crate::schema::Check;
+use crate::transform::Functions;
 
 /// One life of a topic.
 pub struct Topic {
@@ -32,9 +33,9 @@ pub struct Topic {
     kept_since: AtomicU64,
     runtime: Arc<Runtime>,
     settings: Mutex<Versioned>,
-    check: Mutex<Option<Arc<Check>>>,
-    /// Whether `check` is set, so that a publish without a schema takes no lock.
-    has_check: AtomicBool,
+    gate: Mutex<Gate>,
+    /// Whether there is anything in `gate`, so that a publish without takes no lock.
+    has_gate: AtomicBool,
     end: Mutex<End>,
     /// What snapshots keep, in order of their creation.
     holds: Mutex<Vec<Arc<Hold>>>,
@@ -48,6 +49,37 @@ pub struct Topic {
     /// Notified whenever records become visible, for readers that take no leases.
     pub(crate) watchers: Notify,
     letters: Arc<HandledLetters>,
+}
+
+/// What messages go through before they are stored.
+#[derive(Clone, Default)]
+struct Gate {
+    /// What changes them, first.
+    functions: Option<Arc<Functions>>,
+    /// What they must look like then.
+    check: Option<Arc<Check>>,
+}
+
+/// What became of the messages of one publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The offsets of those that were stored, in their order.
+    pub offsets: OffsetRange,
+    /// Those that a transform dropped: their places among all, ascending, and the ids that they
+    /// are given nevertheless.
+    pub dropped: Vec<(usize, u64)>,
+}
+
+impl Published {
+    /// The ids of all messages, in their order.
+    pub fn message_ids(&self) -> Vec<String> {
+        let mut ids: Vec<String> =
+            (self.offsets.from.0..self.offsets.to.0).map(|offset| offset.to_string()).collect();
+        for (place, id) in &self.dropped {
+            ids.insert((*place).min(ids.len()), id.to_string());
+        }
+        ids
+    }
 }
 
 /// A topic's settings as they are in the catalogue.
@@ -88,8 +120,8 @@ impl Topic {
             kept_since: AtomicU64::new(kept_since.0),
             runtime,
             settings: Mutex::new(settings),
-            check: Mutex::default(),
-            has_check: AtomicBool::new(false),
+            gate: Mutex::default(),
+            has_gate: AtomicBool::new(false),
             end: Mutex::new(End {
                 next: claim.next,
                 last_publish_time: claim.last_publish_time.max(kept_since),
@@ -151,13 +183,22 @@ impl Topic {
     }
 
     pub(crate) fn check(&self) -> Option<Arc<Check>> {
-        self.check.lock().clone()
+        self.gate.lock().check.clone()
     }
 
     pub(crate) fn set_check(&self, check: Option<Arc<Check>>) {
-        let mut current = self.check.lock();
-        self.has_check.store(check.is_some(), Ordering::SeqCst);
-        *current = check;
+        self.set_gate(|gate| gate.check = check);
+    }
+
+    pub(crate) fn set_functions(&self, functions: Option<Arc<Functions>>) {
+        self.set_gate(|gate| gate.functions = functions);
+    }
+
+    fn set_gate(&self, set: impl FnOnce(&mut Gate)) {
+        let mut gate = self.gate.lock();
+        set(&mut gate);
+        let is_any = gate.functions.is_some() || gate.check.is_some();
+        self.has_gate.store(is_any, Ordering::SeqCst);
     }
 
     /// The offset that the next record gets.
@@ -300,21 +341,47 @@ impl Topic {
         }
     }
 
-    /// Appends `messages` in one commit and returns their offsets once they are durable. If the
-    /// topic has a schema, all of them must match it.
-    pub async fn publish(&self, mut messages: Vec<Message>) -> Result<OffsetRange> {
+    /// Appends `messages` in one commit and returns their offsets once they are durable. They go
+    /// through the topic's transforms first, and then all of them must match its schema.
+    pub async fn publish(&self, mut messages: Vec<Message>) -> Result<Published> {
         if !self.runtime.log.has_room() {
             self.wait_for_room().await?;
         }
-        if self.has_check.load(Ordering::SeqCst)
-            && let Some(check) = self.check()
-        {
-            messages = check.pass(&self.runtime.compiling, &self.name, messages).await?;
+        let mut dropped = Vec::new();
+        if self.has_gate.load(Ordering::SeqCst) {
+            (messages, dropped) = self.pass_gate(messages).await?;
         }
         let count = messages.len() as u64;
+        if count == 0 && !dropped.is_empty() {
+            let next = self.next();
+            return Ok(Published { offsets: OffsetRange { from: next, to: next }, dropped });
+        }
         let (first, receipt) = self.queue(messages, Vec::new())?;
         receipt.await?;
-        Ok(OffsetRange { from: first, to: first.plus(count) })
+        let offsets = OffsetRange { from: first, to: first.plus(count) };
+        Ok(Published { offsets, dropped })
+    }
+
+    /// The messages to store, and the places and ids of those that are dropped.
+    async fn pass_gate(
+        &self,
+        mut messages: Vec<Message>,
+    ) -> Result<(Vec<Message>, Vec<(usize, u64)>)> {
+        let gate = self.gate.lock().clone();
+        let Runtime { transforms, compiling, clock, .. } = &*self.runtime;
+        let mut dropped = Vec::new();
+        if let Some(functions) = &gate.functions {
+            let passed = transforms.publish(&**clock, functions, messages).await?;
+            let is_dropped =
+                |(place, one): (usize, &Option<Message>)| one.is_none().then_some(place);
+            let places = passed.iter().enumerate().filter_map(is_dropped);
+            dropped = places.map(|place| (place, transforms.dropped_id(clock.wall()))).collect();
+            messages = passed.into_iter().flatten().collect();
+        }
+        if let Some(check) = &gate.check {
+            messages = check.pass(compiling, &self.name, messages).await?;
+        }
+        Ok((messages, dropped))
     }
 
     /// Assigns the messages their offsets and queues them, along with `progress` in the same

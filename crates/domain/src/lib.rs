@@ -33,6 +33,7 @@ pub mod subscription;
 pub mod text;
 pub mod time;
 pub mod topic;
+pub mod transform;
 pub mod validate;
 pub mod web;
 
@@ -51,3 +52,4 @@ pub use snapshot::Snapshot;
 pub use subscription::{Start, Subscription};
 pub use time::{Moment, Now, Timestamp};
 pub use topic::Topic;
+pub use transform::Transform;

@@ -195,14 +195,17 @@ impl From<Error> for Refusal {
             Error::Schema(schemas::Error::Request(invalid)) => return invalid.clone().into(),
             Error::Schema(refused) => schema_code(refused.status()),
             Error::Rejected(rejected) => return Self::rejected(rejected),
-            Error::SchemaDeleted(_) => Code::InvalidArgument,
+            Error::SchemaDeleted(_) | Error::Transform(_) => Code::InvalidArgument,
             Error::NotFound(..) => Code::NotFound,
             Error::AlreadyExists(..) => Code::AlreadyExists,
             Error::Contended(..) => Code::Aborted,
             Error::FailedPrecondition(_) => Code::FailedPrecondition,
-            Error::Full => Code::ResourceExhausted,
+            Error::Full | Error::TransformsBusy => Code::ResourceExhausted,
             Error::Closing | Error::LogStuck(_) => Code::Unavailable,
-            Error::Unreadable(..) | Error::NoRandomness | Error::Push(_) => Code::Internal,
+            Error::Unreadable(..)
+            | Error::NoRandomness
+            | Error::NoTransforms(_)
+            | Error::Push(_) => Code::Internal,
             Error::Storage(storage) => storage_code(storage),
         };
         Self::new(code, error.to_string())

@@ -35,7 +35,7 @@ use crate::message::{Input, Outcome};
 pub struct Options {
     /// Threads, at least two: one must be left for owners known to be quick.
     pub threads: usize,
-    /// Bytes of messages that wait, of all owners.
+    /// Bytes of messages that wait, of all owners. One alone may be larger.
     pub waiting_bytes_max: usize,
     /// Bytes of messages that wait, of one owner.
     pub waiting_bytes_per_owner_max: usize,
@@ -49,8 +49,8 @@ impl Default for Options {
         let cores = available_parallelism().map_or(1, usize::from);
         Self {
             threads: cores.min(4) + 1,
-            waiting_bytes_max: 64 << 20,
-            waiting_bytes_per_owner_max: 16 << 20,
+            waiting_bytes_max: 16 << 20,
+            waiting_bytes_per_owner_max: 4 << 20,
             bounds: Bounds::default(),
         }
     }

@@ -14,7 +14,13 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("postrider-storage", &["postrider-domain"]),
     (
         "postrider-broker",
-        &["postrider-storage", "postrider-schemas", "postrider-clock", "postrider-domain"],
+        &[
+            "postrider-storage",
+            "postrider-schemas",
+            "postrider-transforms",
+            "postrider-clock",
+            "postrider-domain",
+        ],
     ),
     ("postrider-wire", &[]),
     ("postrider-consumer", &["postrider-domain", "postrider-wire"]),
@@ -24,6 +30,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
             "postrider-broker",
             "postrider-storage",
             "postrider-schemas",
+            "postrider-transforms",
             "postrider-domain",
             "postrider-wire",
             "postrider-consumer",

@@ -37,6 +37,7 @@ const LAYERS: [&[&str]; 7] = [
         "options",
         "secret",
         "settings",
+        "transform",
         "upkeep",
     ],
     // Log, clock and catalogue.

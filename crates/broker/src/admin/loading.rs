@@ -17,6 +17,7 @@ use crate::settings;
 use crate::snapshot::Snapshot;
 use crate::subscription::{Definition, Readers, Subscription};
 use crate::topic::{Topic, Versioned};
+use crate::transform::Functions;
 
 /// Says what is wrong with a stored definition, as a start would find out.
 pub fn check_definition(entry: &Entry) -> std::result::Result<(), String> {
@@ -72,8 +73,10 @@ impl Admin {
         let claim = self.progress.claim(id, stored.first).await?;
         let runtime = Arc::clone(&self.runtime);
         let began = (stored.first, stored.kept_since);
+        let functions = Functions::new(&entry.name, &settings.settings.transforms)?;
         let topic = Arc::new(Topic::new(id, began, settings, claim, runtime));
         topic.set_check(stored.schema.map(|check| self.schemas.check_as_stored(check)));
+        topic.set_functions(functions);
         topic.set_dead_letter(ledger.dead_letter_topics.contains_key(topic.name()));
         self.registry.add_topic(Arc::new(Readers::new(Arc::clone(&topic))));
         self.dependants.live.look_at(&topic);
@@ -99,6 +102,7 @@ impl Admin {
             id,
             settings: Arc::clone(&settings),
             version: entry.version,
+            functions: Functions::new(settings.name.as_str(), &settings.transforms)?,
             first,
             gone: stored.gone,
             used_at,

@@ -14,6 +14,7 @@ use crate::definition::{StoredSubscription, Unreadable};
 use crate::error::{Error, Resource, Result};
 use crate::secret::make_secret;
 use crate::subscription::Subscription;
+use crate::transform::Functions;
 
 impl Admin {
     /// Creates a subscription. It and the place where it starts are on stable storage when this
@@ -24,6 +25,7 @@ impl Admin {
     ) -> Result<Arc<Subscription>> {
         settings.validate()?;
         self.check_account(None, &settings)?;
+        self.runtime.transforms.check(settings.name.as_str(), &settings.transforms).await?;
         let admin = Arc::clone(self);
         let change = async move {
             let mut ledger = admin.catalogue.lock().await;
@@ -58,11 +60,19 @@ impl Admin {
         change: domain::subscription::Change,
     ) -> Result<Arc<Subscription>> {
         let (admin, name) = (Arc::clone(self), name.clone());
+        let current = self.registry.subscription(&name)?.settings();
+        let tried = change.clone().apply(&current)?.transforms;
+        if tried != current.transforms {
+            self.runtime.transforms.check(name.as_str(), &tried).await?;
+        }
         let change = async move {
             let mut ledger = admin.catalogue.lock().await;
             let subscription = admin.registry.subscription(&name)?;
             let before = subscription.settings();
             let settings = change.apply(&before)?;
+            if ![&tried, &before.transforms].contains(&&settings.transforms) {
+                return Err(Error::Contended(Resource::Subscription, name.to_string()));
+            }
             admin.check_account(Some(&before), &settings)?;
             admin.store_settings(&mut ledger, &subscription, settings).await?;
             admin.audit_push(Some(&before), &subscription.settings());
@@ -142,10 +152,11 @@ impl Admin {
             cursor: subscription.first(),
             gone: subscription.gone_with(&settings),
         };
+        let functions = Functions::new(name, &settings.transforms)?;
         let value = readable(stored.encode(), name)?;
         let entry = self.catalogue.update(SUBSCRIPTION, name, value, version).await?;
         self.note_policy(ledger, Some(&before), Some(&settings));
-        subscription.set_settings(Arc::new(settings), stored.gone, entry.version);
+        subscription.set_settings(Arc::new(settings), functions, stored.gone, entry.version);
         self.dependants.push.look_at(subscription);
         self.plan_expiry(subscription);
         Ok(())

@@ -9,8 +9,9 @@ use storage::Kind;
 use super::{Admin, OFFSET_FLOOR, TOPIC};
 use crate::catalogue::{Ledger, readable};
 use crate::definition::StoredTopic;
-use crate::error::Result;
+use crate::error::{Error, Resource, Result};
 use crate::topic::{Topic, Versioned};
+use crate::transform::Functions;
 
 impl Admin {
     /// Creates a topic, whose messages may have to be of a schema; it exists on stable storage
@@ -20,6 +21,7 @@ impl Admin {
         settings: domain::Topic,
     ) -> Result<Arc<Topic>> {
         settings.validate()?;
+        self.runtime.transforms.check(settings.name.as_str(), &settings.transforms).await?;
         let admin = Arc::clone(self);
         let change = async move {
             let ledger = admin.catalogue.lock().await;
@@ -44,12 +46,23 @@ impl Admin {
         change: domain::topic::Change,
     ) -> Result<Arc<Topic>> {
         let (admin, name) = (Arc::clone(self), name.clone());
+        let topic = self.registry.topic(&name)?;
+        let (current, check) = (topic.settings(), topic.check());
+        let (tried, _) = self.schemas.changed(change.clone(), &current, check.as_ref())?;
+        let tried = tried.transforms;
+        if tried != current.transforms {
+            self.runtime.transforms.check(name.as_str(), &tried).await?;
+        }
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
             let topic = admin.registry.topic(&name)?;
-            let Versioned { settings, version } = topic.versioned();
+            let Versioned { settings: current, version } = topic.versioned();
             let before = topic.check();
-            let (settings, check) = admin.schemas.changed(change, &settings, before.as_ref())?;
+            let (settings, check) = admin.schemas.changed(change, &current, before.as_ref())?;
+            if ![&tried, &current.transforms].contains(&&settings.transforms) {
+                return Err(Error::Contended(Resource::Topic, name.to_string()));
+            }
+            let functions = Functions::new(name.as_str(), &settings.transforms)?;
             let kept_since = topic.kept_since_with(settings.message_retention);
             let stored = StoredTopic {
                 settings: settings.clone(),
@@ -63,6 +76,7 @@ impl Admin {
             topic.set_settings(Versioned { settings: Arc::new(settings), version: entry.version });
             admin.schemas.audit_check(&name, before.as_deref(), check.as_deref());
             topic.set_check(check);
+            topic.set_functions(functions);
             admin.dependants.live.look_at(&topic);
             Ok(topic)
         };

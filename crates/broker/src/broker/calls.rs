@@ -8,20 +8,23 @@ use bytes::Bytes;
 use domain::delivery::{Flow, Lease};
 use domain::push::Secret;
 use domain::{
-    Message, OffsetRange, ProjectName, SchemaName, SnapshotName, SubscriptionName, Timestamp,
-    TopicName,
+    Message, ProjectName, SchemaName, SnapshotName, SubscriptionName, Timestamp, TopicName,
+    Transform,
 };
 use schemas::{Encoding, Kind, RevisionId};
+use transforms::{Failure, Outcome};
 
 use super::Broker;
 use crate::catalogue::Page;
 use crate::consumer::{self, Consumer};
 use crate::error::Result;
+use crate::runtime::Runtime;
 use crate::schema::{Against, Revised, Schema};
 use crate::seek::SeekTarget;
 use crate::snapshot::Snapshot;
 use crate::subscription::Subscription;
-use crate::topic::Topic;
+use crate::topic::{Published, Topic};
+use crate::transform::TransformFigures;
 
 /// Topics.
 impl Broker {
@@ -61,9 +64,35 @@ impl Broker {
     }
 
     /// Appends `messages` to a topic; returns their offsets once they are durable.
-    pub async fn publish(&self, topic: &TopicName, messages: Vec<Message>) -> Result<OffsetRange> {
+    pub async fn publish(&self, topic: &TopicName, messages: Vec<Message>) -> Result<Published> {
         self.runtime.check_serving()?;
         self.registry.topic(topic)?.publish(messages).await
+    }
+}
+
+/// Transforms.
+impl Broker {
+    /// Tries the code of a transform; `owner` is who has it tried.
+    pub async fn validate_transform(&self, owner: &str, transform: Transform) -> Result<()> {
+        self.runtime.transforms.check(owner, &[transform]).await
+    }
+
+    /// What each of `transforms` makes of a message, one after the other, up to the first that
+    /// fails or drops it.
+    pub async fn try_transforms(
+        &self,
+        owner: &str,
+        transforms: &[Transform],
+        message: Message,
+    ) -> Result<Vec<Result<Outcome, Failure>>> {
+        let Runtime { transforms: runner, clock, .. } = &*self.runtime;
+        runner.check(owner, transforms).await?;
+        runner.try_out(&**clock, owner, transforms, message).await
+    }
+
+    /// What became of the messages that went through transforms since the start.
+    pub fn transform_figures(&self) -> TransformFigures {
+        self.runtime.transforms.figures()
     }
 }
 

@@ -365,7 +365,7 @@ impl Pusher {
             },
         };
         self.asking = Some(consumer);
-        if self.lingers(now, consumer, context)? {
+        if !self.leasing.is_transforming() && self.lingers(now, consumer, context)? {
             return Ok(Turned::Wait);
         }
         // A message that failed may be the reason the breaker opened: one that never failed is a
@@ -436,7 +436,8 @@ impl Pusher {
     fn note_sent(&self, leases: &[Lease]) -> (Order, Arc<[Sent]>) {
         let mut order = Order::default();
         let sent = leases.iter().enumerate().map(|(at, lease)| {
-            let key = self.plan.rules.lane_key(&lease.record);
+            let record = lease.stored_record();
+            let key = self.plan.rules.lane_key(&record);
             let lane = key.map(|key| self.chains.find(key));
             if let (Some((_, previous)), true) = (&lane, at == 0) {
                 order.chain = Some(Chain { previous: *previous, epoch: lease.ack_id.epoch().0 });

@@ -75,7 +75,9 @@ impl RequestBuilder {
         let (template, shared) = (&self.template, &self.shared);
         let now = shared.runtime.clock.wall();
         let mut messages = Vec::new();
-        if template.is_wrapped() && self.readers.are_several() {
+        // What a transform made of a message is of use to nobody else.
+        let is_as_stored = leases.iter().all(|lease| lease.stored.is_none());
+        if template.is_wrapped() && is_as_stored && self.readers.are_several() {
             for lease in leases {
                 messages.push(shared.built.get_or_build(self.topic, &lease.record)?);
             }

@@ -8,15 +8,16 @@ use domain::delivery::{ConsumerId, Effects, INDEXED_MAX, Lease, LeaseRequest, Le
 use domain::{Offset, limits};
 use storage::{ReadLimit, Urgency};
 
-use super::{State, Subscription};
+use super::{State, Subscription, transforming};
 use crate::error::Result;
 use crate::remembered::INDEXED_EACH_MIN;
 use crate::source::Source;
+use crate::transform::Functions;
 
 /// What happened to a request for leases.
 pub(crate) enum Step {
-    /// Something was leased.
-    Leased,
+    /// Something was leased, and goes through these functions before it is delivered.
+    Leased(Option<Arc<Functions>>),
     /// Nothing now; the waker is called when that changes.
     Wait,
     /// Much was looked at and nothing of it could be leased; others get the lock first.
@@ -76,7 +77,7 @@ impl Subscription {
                 if !ask.is_push && state.waiters.in_line() > 0 {
                     self.read_ahead(state, for_two(ask.fetch, state));
                 }
-                return Step::Leased;
+                return Step::Leased(state.functions.clone());
             }
             match status {
                 LeaseStatus::Wanted(offset) => {
@@ -165,7 +166,7 @@ impl Subscription {
         let now = self.runtime.now();
         let settings = &state.settings;
         let remembered_max = self.notes.remembered.allowance();
-        let request = LeaseRequest {
+        let mut request = LeaseRequest {
             consumer: ask.consumer,
             records_max: fair_share(state, end, ask.records_max),
             bytes_max: ask.bytes_max,
@@ -177,6 +178,11 @@ impl Subscription {
             remembered_max,
             prefers_fresh: ask.prefers_fresh,
         };
+        if state.functions.is_some() {
+            request.records_max = request.records_max.min(transforming::RECORDS_MAX);
+            request.bytes_max = request.bytes_max.min(transforming::BYTES_MAX);
+            request.ack_deadline = transforming::DEADLINE;
+        }
         let fetched = state.fetch.read();
         let mut source = Source::new(&*self.runtime.log, self.topic.id(), fetched);
         let mut effects = Effects::default();

@@ -38,7 +38,7 @@ impl Life {
 
     async fn publish(&self, topic: &TopicName, texts: &[&str]) -> OffsetRange {
         let messages = texts.iter().map(|text| message(text)).collect();
-        self.broker.publish(topic, messages).await.unwrap()
+        self.broker.publish(topic, messages).await.unwrap().offsets
     }
 
     async fn pull(&self) -> Vec<domain::delivery::Lease> {

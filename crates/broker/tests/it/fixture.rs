@@ -111,7 +111,7 @@ impl Fixture {
     }
 
     async fn send(&self, topic: &TopicName, messages: Vec<Message>) -> Vec<u64> {
-        let range = self.broker.publish(topic, messages).await.unwrap();
+        let range = self.broker.publish(topic, messages).await.unwrap().offsets;
         // Who waits is woken after the answer: tests begin when that is done too.
         until(|| self.log.has_told_all()).await;
         (range.from.0..range.to.0).collect()

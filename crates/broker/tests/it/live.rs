@@ -53,7 +53,7 @@ fn with(message: Message, key: &str, value: &str) -> Message {
 }
 
 async fn send(fixture: &Fixture, topic: &TopicName, messages: Vec<Message>) -> Vec<u64> {
-    let range = fixture.broker.publish(topic, messages).await.unwrap();
+    let range = fixture.broker.publish(topic, messages).await.unwrap().offsets;
     (range.from.0..range.to.0).collect()
 }
 

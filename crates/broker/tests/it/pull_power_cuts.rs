@@ -227,8 +227,8 @@ impl Rounds {
             messages.push(Message { ordering_key, attributes, ..message(&text) });
             texts.push(text);
         }
-        let range = self.answered(broker.publish(&topic(), messages).await, "publish")?;
-        for (id, text) in (range.from.0..).zip(&texts) {
+        let published = self.answered(broker.publish(&topic(), messages).await, "publish")?;
+        for (id, text) in (published.offsets.from.0..).zip(&texts) {
             self.checker.published(text, id);
         }
         Ok(())

@@ -281,7 +281,7 @@ impl Publisher {
         let messages = messages.collect();
         self.checker.publish_begins(&names);
         let before = self.checker.taken(self.log.take_commits());
-        let ids: OffsetRange = self.broker.publish(&self.topic, messages).await?;
+        let ids: OffsetRange = self.broker.publish(&self.topic, messages).await?.offsets;
         // Commits become durable in the order in which the log took them.
         self.checker.durable(before);
         self.checker.publish_answered(&names, ids);

@@ -240,7 +240,7 @@ async fn push_in_lanes(hundreds: usize) -> Receiver {
         let keyed =
             |(text, key): &(String, String)| Message { ordering_key: key.clone(), ..message(text) };
         let published = fixture.broker.publish(&topic, names.iter().map(keyed).collect()).await;
-        let ids: OffsetRange = published.unwrap();
+        let ids: OffsetRange = published.unwrap().offsets;
         checker.publish_answered(&names, ids);
     }
     checker.until_owed(0).await;

@@ -280,7 +280,8 @@ impl Handout<'_> {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         let identity = delivery.identity;
         let ack_id = AckId::new(identity.subscription, offset, identity.epoch, lease);
-        self.out.push(Lease { ack_id, attempt: failed.saturating_add(1), record });
+        let attempt = failed.saturating_add(1);
+        self.out.push(Lease { ack_id, attempt, record, stored: None });
     }
 
     /// Settles offsets that have no record. Damaged ones stay as they are and are not examined

@@ -1,6 +1,9 @@
 //! Where records come from, what a consumer asks for, and what it gets.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::{AckId, ConsumerId};
 use crate::offset::{Offset, OffsetRange, Record};
@@ -62,6 +65,21 @@ pub struct Lease {
     pub attempt: u32,
     /// What is delivered.
     pub record: Record,
+    /// The body that the log has, where a transform changed what is delivered.
+    pub stored: Option<Box<Bytes>>,
+}
+
+impl Lease {
+    /// The record as the log has it.
+    pub fn stored_record(&self) -> Cow<'_, Record> {
+        match &self.stored {
+            None => Cow::Borrowed(&self.record),
+            Some(body) => {
+                let body = Bytes::clone(body);
+                Cow::Owned(Record { body, ..self.record.clone() })
+            }
+        }
+    }
 }
 
 /// Why no more was leased.

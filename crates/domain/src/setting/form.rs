@@ -39,6 +39,8 @@ pub enum Form {
     Object,
     /// Where a subscription starts.
     Start,
+    /// A list of functions, which flags name by their files.
+    Functions,
     /// Of its own kind, described in its help.
     Own,
 }
@@ -109,6 +111,7 @@ impl Form {
             Self::Topic => "topic".to_owned(),
             Self::Schema => "schema".to_owned(),
             Self::Pairs => "text by key".to_owned(),
+            Self::Functions => "list of transforms".to_owned(),
             Self::Object | Self::Own => "object".to_owned(),
             Self::Start => "`latest`, `earliest`, an offset, a time".to_owned(),
         }

@@ -22,6 +22,7 @@ use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
 use crate::push::{BatchPush, Method, PushConfig, Signing};
 use crate::setting::read::{google_time, number_between, pairs, show_google_time, switch, text};
 use crate::setting::{self, Flag, Form, Label, Part, Resource, Set, Setting, Spelling};
+use crate::transform::{self, Transform};
 use crate::validate;
 
 /// An entry of the table.
@@ -95,6 +96,8 @@ pub struct Subscription {
     pub batch: Option<BatchPush>,
     /// Most pushes a second; `None` = as the endpoint takes them.
     pub rate_max: Option<u32>,
+    /// What its messages go through, in this order, before they are delivered.
+    pub transforms: Vec<Transform>,
 }
 
 impl Subscription {
@@ -131,6 +134,7 @@ impl Subscription {
             signing: None,
             batch: None,
             rate_max: None,
+            transforms: Vec::new(),
         }
     }
 }
@@ -696,10 +700,24 @@ pub static SETTINGS: &[Entry] = &[
         check: pushing::check_rate,
         ..Entry::NONE
     },
+    Entry {
+        path: "message_transforms",
+        form: Form::Functions,
+        config: "message_transforms",
+        flag: Some(Flag::new("transform").value("FILE[:FUNCTION]").none("none")),
+        default: "none",
+        help: "JavaScript functions that change its messages or drop them, after the filter and \
+               before they are delivered",
+        set: Set::Alone(|one, field, value| {
+            one.transforms = transform::read_all(field, value)?;
+            Ok(())
+        }),
+        show: |one| transform::show_all(&one.transforms),
+        ..Entry::NONE
+    },
     Entry::not_built("bigquery_config"),
     Entry::not_built("bigtable_config"),
     Entry::not_built("cloud_storage_config"),
-    Entry::not_built("message_transforms"),
     Entry { is_fixed: true, ..Entry::not_built("tags") },
 ];
 

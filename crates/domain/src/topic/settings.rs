@@ -12,6 +12,7 @@ use crate::error::Invalid;
 use crate::name::TopicName;
 use crate::setting::read::{google_time, pairs, show_google_time, switch};
 use crate::setting::{self, Flag, Form, Label, Resource, Set, Setting};
+use crate::transform::{self, Transform};
 use crate::validate;
 
 /// An entry of the table.
@@ -36,12 +37,15 @@ pub struct Topic {
     pub message_retention: Option<Duration>,
     /// What its messages must look like; `None` = they are not looked at.
     pub schema: Option<SchemaSettings>,
+    /// What its messages go through, in this order, before they are stored.
+    pub transforms: Vec<Transform>,
 }
 
 impl Topic {
     /// A topic with the default settings.
     pub fn new(name: TopicName) -> Self {
-        Self { name, labels: BTreeMap::new(), message_retention: None, schema: None }
+        let (labels, transforms) = (BTreeMap::new(), Vec::new());
+        Self { name, labels, message_retention: None, schema: None, transforms }
     }
 }
 
@@ -126,6 +130,20 @@ pub static SETTINGS: &[Entry] = &[
         ..Entry::NONE
     },
     Entry {
+        path: "message_transforms",
+        form: Form::Functions,
+        config: "message_transforms",
+        flag: Some(Flag::new("transform").value("FILE[:FUNCTION]").none("none")),
+        default: "none",
+        help: "JavaScript functions that change its messages or drop them, before they are stored",
+        set: Set::Alone(|one, field, value| {
+            one.transforms = transform::read_all(field, value)?;
+            Ok(())
+        }),
+        show: |one| transform::show_all(&one.transforms),
+        ..Entry::NONE
+    },
+    Entry {
         path: "postrider.live",
         form: Form::Switch,
         label: Some(Label::new(LIVE_LABEL)),
@@ -149,6 +167,5 @@ pub static SETTINGS: &[Entry] = &[
     Entry::not_built("ingestion_data_source_settings"),
     Entry::not_built("kms_key_name"),
     Entry::not_built("message_storage_policy"),
-    Entry::not_built("message_transforms"),
     Entry { is_fixed: true, ..Entry::not_built("tags") },
 ];

@@ -16,6 +16,7 @@ mod seek;
 mod snapshots;
 mod subscriptions;
 mod topics;
+mod transforms;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -33,6 +34,7 @@ pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
 pub(crate) use live::{LIVE_BATCH_MAX, LIVE_TURN, ListLive};
 pub(crate) use peeking::PeekMessages;
 pub(crate) use subscriptions::Warned;
+pub(crate) use transforms::Tried;
 
 /// The calls of the API over one broker.
 #[derive(Clone)]

@@ -90,8 +90,7 @@ impl Api {
         let mut messages: Vec<Message> =
             request.messages.into_iter().map(convert::message_from_wire).collect();
         validate::publish(&mut messages)?;
-        let offsets = self.broker.publish(&topic, messages).await?;
-        let message_ids = (offsets.from.0..offsets.to.0).map(|offset| offset.to_string()).collect();
-        Ok(pubsub::PublishResponse { message_ids })
+        let published = self.broker.publish(&topic, messages).await?;
+        Ok(pubsub::PublishResponse { message_ids: published.message_ids() })
     }
 }

@@ -37,6 +37,7 @@ mod table;
 mod tail;
 mod top;
 mod topic;
+mod transform;
 mod values;
 mod verify;
 
@@ -103,6 +104,9 @@ enum Command {
     /// Create, list, show, revise and delete schemas; check definitions and messages.
     #[command(subcommand, visible_alias = "schemas", after_help = help(schema::EXAMPLES))]
     Schema(schema::Command),
+    /// Check message transforms, and show what they make of a message.
+    #[command(subcommand, visible_alias = "transforms", after_help = help(transform::EXAMPLES))]
+    Transform(transform::Command),
     /// Publish messages: arguments, files, or the lines of standard input.
     #[command(after_help = help(publish::EXAMPLES))]
     Publish(publish::Arguments),
@@ -363,6 +367,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Topic(command) => topic::run(&command),
         Command::Subscription(command) => subscription::run(&command),
         Command::Schema(command) => schema::run(&command),
+        Command::Transform(command) => transform::run(&command),
         Command::Publish(arguments) => publish::run(&arguments),
         Command::Pull(arguments) => pull::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),

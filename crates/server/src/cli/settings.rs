@@ -14,6 +14,7 @@ use super::Failure;
 use super::changes::Changes;
 use super::client::At;
 use super::table::{fact, plain};
+use super::transform::read_files;
 use super::values::{duration, object, pair, seconds, span, time};
 
 /// A flag of a setting, or of a part of one.
@@ -87,7 +88,7 @@ impl<S: Resource> Flagged<S> {
         let arg = arg.value_name(self.value_name()).value_parser(self.parser());
         match self.form {
             Form::Switch | Form::Object => arg.num_args(0..=1).default_missing_value("true"),
-            Form::Pairs => arg.action(ArgAction::Append),
+            Form::Pairs | Form::Functions => arg.action(ArgAction::Append),
             Form::Word(_) => arg.ignore_case(true),
             _ => arg,
         }
@@ -96,6 +97,7 @@ impl<S: Resource> Flagged<S> {
     fn help_text(&self) -> String {
         let more = match (self.form, self.flag.none) {
             (Form::Pairs, _) => "; can be repeated".to_owned(),
+            (Form::Functions, none) => format!("; can be repeated, {none} removes all"),
             (Form::Object, _) if !self.is_bare() => "; false turns it off".to_owned(),
             (_, "") => String::new(),
             (_, none) => format!("; {none} removes it"),
@@ -259,6 +261,8 @@ fn apply<S: Resource>(
         changes.set(&path, object(&pairs().collect::<Vec<_>>()));
     } else if flagged.form == Form::Pairs {
         pairs().for_each(|(key, value)| changes.set(&format!("{path}.{key}"), value.into()));
+    } else if flagged.form == Form::Functions {
+        changes.set(&path, read_files(texts)?.into());
     } else {
         changes.set(&path, flagged.value(last, at, now)?);
     }

@@ -7,6 +7,7 @@ mod push;
 pub(crate) mod resources;
 mod server;
 mod sources;
+mod transforms;
 mod units;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ pub use live::{Live, Quota};
 pub use push::{PrivateNetworks, Push};
 pub use server::Server;
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
+pub use transforms::{HELPER, Transforms};
 pub(crate) use units::parse_duration;
 
 use crate::net::Pace;
@@ -93,6 +95,8 @@ pub struct Config {
     pub dead_letter: DeadLetter,
     /// How messages are pushed.
     pub push: Push,
+    /// How message transforms are run.
+    pub transforms: Transforms,
     /// How alerts are watched for.
     pub alerts: Alerts,
     /// How live subscriptions are kept.
@@ -361,6 +365,7 @@ impl Config {
         self.storage.check()?;
         self.dead_letter.check()?;
         self.push.check()?;
+        self.transforms.check()?;
         self.alerts.check()?;
         self.live.check()?;
         self.log.check()?;

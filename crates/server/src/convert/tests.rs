@@ -126,10 +126,6 @@ fn every_setting_that_is_not_built_is_refused_by_name() {
             pubsub::Subscription { bigtable_config: Some(Default::default()), ..plain() },
             "bigtable_config",
         ),
-        (
-            pubsub::Subscription { message_transforms: vec![Default::default()], ..plain() },
-            "message_transforms",
-        ),
         (pubsub::Subscription { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
     ] {
         let refusal = subscription(wire).unwrap_err();
@@ -155,10 +151,6 @@ fn every_topic_setting_that_is_not_built_is_refused_by_name() {
         (
             pubsub::Topic { ingestion_data_source_settings: Some(Default::default()), ..plain() },
             "ingestion_data_source_settings",
-        ),
-        (
-            pubsub::Topic { message_transforms: vec![Default::default()], ..plain() },
-            "message_transforms",
         ),
         (pubsub::Topic { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
     ] {

@@ -222,6 +222,15 @@ impl Metrics {
         out.begin(&table::ENDED_CONNECTIONS);
         let ended = Value::Count(self.connections.ended());
         out.sample(&table::ENDED_CONNECTIONS, &[], ended);
+        out.begin(&table::TRANSFORMED);
+        let transformed = self.broker.transform_figures();
+        for (outcome, count) in [
+            ("changed", transformed.changed),
+            ("dropped", transformed.dropped),
+            ("failed", transformed.failed),
+        ] {
+            out.sample(&table::TRANSFORMED, &[("outcome", outcome)], Value::Count(count));
+        }
         let jump = self.broker.clock().clock.suspended;
         gauge(out, &table::CLOCK_AHEAD, jump.map_or(0, |jump| jump.ahead.as_secs()));
         let stuck_for = self.broker.log_stuck_for();

@@ -60,6 +60,7 @@ const SUBSCRIPTION: &[&str] = &["subscription"];
 const FIFO: &[&str] = &["subscription_id"];
 const CLASS: &[&str] = &["subscription", "class"];
 const ALERT: &[&str] = &["rule", "severity", "state"];
+const OUTCOME: &[&str] = &["outcome"];
 const VERSION: &[&str] = &["version"];
 const GATEWAY: &[&str] = &["gateway"];
 const TENANT: &[&str] = &["tenant"];
@@ -164,6 +165,8 @@ metrics! {
         "Times a gateway lost frames and was told to resync.";
     LIVE_BUFFER = Gauge, "postrider_live_buffer_bytes", "bytes", SERVER,
         "Approximate size of the frames kept for gateways.";
+    TRANSFORMED = Counter, "postrider_transformed_messages", "", OUTCOME,
+        "Messages that went through transforms, by outcome: changed, dropped or failed.";
     LOG_BYTES = Gauge, "postrider_log_bytes", "bytes", SERVER,
         "Bytes of the write-ahead log in use; with the memory engine, of all messages kept.";
     DISK_USED = Gauge, "postrider_disk_used_bytes", "bytes", SERVER,

@@ -13,7 +13,7 @@ use wire::rest::Method;
 use super::postrider::{ShownTopic, TopicPage};
 use super::{
     attempts, backups, clock, health, lanes, letters, messages, obstacles, postrider, secrets,
-    to_json,
+    to_json, transforms,
 };
 use crate::api::Api;
 use crate::convert::{Wanted, with_known_words};
@@ -71,6 +71,8 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
         "DeleteSchema" => to_json(&api.delete_schema(&from_value(request)?).await?),
         "ValidateSchema" => to_json(&api.validate_schema(from_value(request)?).await?),
         "ValidateMessage" => to_json(&api.validate_message(from_value(request)?).await?),
+        "ValidateMessageTransform" => to_json(&transforms::validate(api, request).await?),
+        "TestMessageTransforms" => to_json(&transforms::test(api, request).await?),
         other => Err(Refusal::no_such_call(method.service, other)),
     }
 }

@@ -18,6 +18,7 @@ mod pages;
 mod paths;
 mod postrider;
 mod secrets;
+mod transforms;
 
 use std::sync::Arc;
 

@@ -38,6 +38,12 @@ static OF_PROJECT: [Method; 2] = [
     method(Verb::Get, "lint", "Lint", Body::None),
 ];
 
+/// Behind a project's name and a colon. These are Google's, but only over REST.
+static TO_PROJECT: [Method; 2] = [
+    method(Verb::Post, ":validateMessageTransform", "ValidateMessageTransform", Body::All),
+    method(Verb::Post, ":testMessageTransforms", "TestMessageTransforms", Body::All),
+];
+
 /// Behind nothing, since there is one clock.
 static CLOCK: [Method; 2] = [
     method(Verb::Get, "/v1/clock", "GetClock", Body::None),
@@ -128,6 +134,13 @@ fn find_of_project(verb: &str, path: &str) -> Result<Option<Match>> {
     let Some(name) = path.strip_prefix("/v1/") else { return Ok(None) };
     let parts: Vec<&str> = name.splitn(5, '/').collect();
     match parts[..] {
+        ["projects", last] => {
+            let found = TO_PROJECT
+                .iter()
+                .find_map(|method| Some((method, last.strip_suffix(method.path)?)));
+            let Some((method, project)) = found else { return Ok(None) };
+            matched(verb, path, method, "project", format!("projects/{project}")).map(Some)
+        }
         ["projects", project, last] => {
             let Some(method) = OF_PROJECT.iter().find(|method| method.path == last) else {
                 return Ok(None);

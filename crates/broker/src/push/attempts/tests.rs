@@ -98,7 +98,7 @@ async fn a_class_that_does_not_exist_is_refused_with_those_that_do() {
 async fn failures_of_settled_messages_go_once_they_are_not_among_the_last() {
     let (broker, subscription) = open(&storage::memory::open()).await;
     let topic = subscription.topic().name().clone();
-    let sent = broker.publish(&topic, vec![Message::default(); 2]).await.unwrap();
+    let sent = broker.publish(&topic, vec![Message::default(); 2]).await.unwrap().offsets;
     let leases = broker.pull(subscription.name(), 1, Duration::ZERO).await.unwrap();
     subscription.acknowledge(&[leases[0].ack_id]).await.unwrap();
     let attempts = broker.recorded_attempts();

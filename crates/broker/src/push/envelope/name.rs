@@ -10,11 +10,13 @@ use domain::{Record, message};
 pub(super) fn of_request(leases: &[Lease]) -> String {
     let (first, last) = match leases {
         [] => return String::new(),
-        [one] => return of_message(&one.record).to_string(),
-        [first, .., last] => (of_message(&first.record), of_message(&last.record)),
+        [one] => return of_message(&one.stored_record()).to_string(),
+        [first, .., last] => {
+            (of_message(&first.stored_record()), of_message(&last.stored_record()))
+        }
     };
     let mixed = leases.iter().fold(FNV_START, |mixed, lease| {
-        let bytes = of_message(&lease.record).to_be_bytes();
+        let bytes = of_message(&lease.stored_record()).to_be_bytes();
         bytes.iter().fold(mixed, |mixed, byte| (mixed ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
     });
     format!("{first}-{last}-{mixed:016x}")

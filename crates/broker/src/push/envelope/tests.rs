@@ -32,7 +32,7 @@ fn lease(offset: u64, message: &Message) -> Lease {
     message::encode(message, Offset(offset), TIME, &mut body);
     let record =
         Record { offset: Offset(offset), publish_time: TIME, addressee: None, body: body.into() };
-    Lease { ack_id: any_ack_id(), attempt: 2, record }
+    Lease { ack_id: any_ack_id(), attempt: 2, record, stored: None }
 }
 
 fn settings(endpoint: &str) -> Subscription {

@@ -114,6 +114,12 @@ pub(crate) struct Want {
     pub(crate) keeps_read: bool,
 }
 
+/// Leases of records as they are stored, and what they go through before they are delivered.
+struct Stored {
+    leases: Vec<Lease>,
+    functions: Option<Arc<Functions>>,
+}
+
 /// Takes leases for one consumer after another, and reads from disk what is not in memory.
 pub(crate) struct Leasing {
     subscription: Arc<Subscription>,
@@ -172,7 +178,7 @@ impl Leasing {
                 ready!(stuck.as_mut().poll(context));
                 self.stuck = None;
             }
-            let (leases, functions) = ready!(self.poll_stored(consumer, want, context))?;
+            let Stored { leases, functions } = ready!(self.poll_stored(consumer, want, context))?;
             let Some(functions) = functions else { return Poll::Ready(Ok(leases)) };
             let subscription = Arc::clone(&self.subscription);
             let started = Transforming::start(subscription, functions, leases, want.ack_deadline);
@@ -180,13 +186,13 @@ impl Leasing {
         }
     }
 
-    /// Leases records as they are stored, and says what they go through before they are delivered.
+    /// The next leases before they go through anything.
     fn poll_stored(
         &mut self,
         consumer: ConsumerId,
         want: &Want,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(Vec<Lease>, Option<Arc<Functions>>)>> {
+    ) -> Poll<Result<Stored>> {
         (self.is_idle, self.is_reading) = (false, false);
         let mut ask = Ask {
             consumer,
@@ -206,7 +212,7 @@ impl Leasing {
         match step {
             Step::Leased(functions) => {
                 (self.fetch_growth, self.waiting) = (1, None);
-                return Poll::Ready(Ok((leases, functions)));
+                return Poll::Ready(Ok(Stored { leases, functions }));
             }
             Step::Wait => self.is_idle = true,
             Step::WaitForFetch { is_own } => self.is_reading = is_own,

@@ -100,7 +100,7 @@ mod tests {
         let given = json!([
             {"javascriptUdf": {"functionName": "f", "code": "function f(m) { return m; }"}},
             {"javascript_udf": {"function_name": "g", "code": "…"}, "disabled": true},
-            {"javascriptUdf": {"functionName": "h", "code": "x"}, "enabled": true, "disabled": false},
+            {"javascriptUdf": {"functionName": "h", "code": "x"}, "enabled": true},
         ]);
         let read = read_all("message_transforms", &given).unwrap();
         let disabled: Vec<bool> = read.iter().map(|one| one.disabled).collect();

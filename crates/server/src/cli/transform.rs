@@ -197,7 +197,7 @@ mod tests {
             json!([one]).to_string(),
             json!({"messageTransforms": [one]}).to_string(),
         ] {
-            assert_eq!(read_json("f.json", &text).unwrap(), [one.clone()]);
+            assert_eq!(read_json("f.json", &text).unwrap(), std::slice::from_ref(&one));
         }
         assert!(read_json("f.json", "x").is_err());
     }

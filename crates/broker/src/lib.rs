@@ -39,6 +39,7 @@ mod runtime;
 mod schema;
 mod secret;
 mod seek;
+mod serving;
 mod settings;
 mod snapshot;
 mod source;

@@ -36,6 +36,7 @@ const LAYERS: [&[&str]; 7] = [
         "handled_letters",
         "options",
         "secret",
+        "serving",
         "settings",
         "upkeep",
     ],

@@ -109,7 +109,7 @@ impl Alerts {
     /// Publishes what is told, forever. What cannot be published is tried again a while later.
     pub(crate) async fn send(self: Arc<Self>, options: AlertOptions) {
         let outbox = &self.known.outbox;
-        let clock = &self.runtime.clock;
+        let clock = &self.access.clock;
         loop {
             let messages = outbox.take().await;
             if let Err(error) = self.publish(messages.clone(), &options).await {
@@ -132,7 +132,7 @@ impl Alerts {
     }
 
     async fn append(&self, topic: &TopicName, messages: Vec<Message>) -> Result<()> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         self.registry.topic(topic)?.publish(messages).await.map(drop)
     }
 

@@ -16,7 +16,6 @@ use crate::dead_letter_admin::{DeadLetterAdmin, letters_waiting};
 use crate::guard::Guard;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::rfc3339;
 use crate::runtime::LogAccess;
 use crate::subscription::Notes;
 use crate::upkeep::Upkeep;
@@ -179,7 +178,7 @@ impl Observer {
 
     fn log_not_trimmed(&self) -> Option<Degraded> {
         let failing = self.upkeep.failing()?;
-        let since = rfc3339::text(failing.since);
+        let since = failing.since.rfc3339_micros();
         Some(Degraded {
             code: "log_not_trimmed",
             resource: None,

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 use super::{AlertView, Alerts};
 use crate::error::{Error, Resource, Result};
 use crate::options::AlertOptions;
-use crate::rfc3339;
 
 /// Where alerts are published.
 const TOPIC: &str = "projects/_postrider/topics/alerts";
@@ -100,7 +99,7 @@ pub(super) fn message(
     }
     let mut data = serde_json::json!(view);
     if let Some(fields) = data.as_object_mut() {
-        fields.insert("at".to_owned(), rfc3339::text(at).into());
+        fields.insert("at".to_owned(), at.rfc3339_micros().into());
     }
     Message { data: data.to_string().into(), attributes, ordering_key: String::new() }
 }

@@ -39,14 +39,14 @@ const USED: &str = "subscriptions-used";
 
 /// Changes what there is, and has those who depend on it look again.
 pub(crate) struct Admin {
-    runtime: Arc<Runtime>,
-    notes: Arc<Notes>,
-    registry: Arc<Registry>,
-    catalogue: Arc<Catalogue>,
-    progress: Arc<dyn ProgressStore>,
-    schemas: Arc<Schemas>,
-    seeker: Seeker,
-    dependants: Dependants,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) progress: Arc<dyn ProgressStore>,
+    pub(crate) schemas: Arc<Schemas>,
+    pub(crate) seeker: Arc<Seeker>,
+    pub(crate) dependants: Dependants,
 }
 
 /// Who looks again at what has changed.
@@ -55,20 +55,4 @@ pub(crate) struct Dependants {
     pub(crate) push: Arc<Scheduler>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) live: Arc<Live>,
-}
-
-impl Admin {
-    pub(crate) fn new(
-        runtime: Arc<Runtime>,
-        notes: Arc<Notes>,
-        registry: Arc<Registry>,
-        catalogue: Arc<Catalogue>,
-        progress: Arc<dyn ProgressStore>,
-        schemas: Arc<Schemas>,
-        dependants: Dependants,
-    ) -> Self {
-        let push = Arc::clone(&dependants.push);
-        let seeker = Seeker::new(Arc::clone(&runtime), Arc::clone(&registry), push);
-        Self { runtime, notes, registry, catalogue, progress, schemas, seeker, dependants }
-    }
 }

@@ -16,7 +16,7 @@ pub use view::AlertView;
 use crate::admin::Admin;
 use crate::options::AlertOptions;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::status::Observer;
 use crate::subscription::Subscription;
 use post::Outbox;
@@ -26,7 +26,7 @@ const SEEN_AT_ONCE: usize = 100;
 
 /// Watches every subscription, and reports what is wrong.
 pub(crate) struct Alerts {
-    runtime: Arc<Runtime>,
+    access: LogAccess,
     registry: Arc<Registry>,
     observer: Arc<Observer>,
     admin: Arc<Admin>,
@@ -59,17 +59,17 @@ struct Seen {
 
 impl Alerts {
     pub(crate) fn new(
-        runtime: Arc<Runtime>,
+        access: LogAccess,
         registry: Arc<Registry>,
         observer: Arc<Observer>,
         admin: Arc<Admin>,
     ) -> Self {
-        Self { runtime, registry, observer, admin, known: Known::default() }
+        Self { access, registry, observer, admin, known: Known::default() }
     }
 
     /// Looks every so often as the options say, forever.
     pub(crate) async fn run(self: Arc<Self>, options: AlertOptions) {
-        let clock = &self.runtime.clock;
+        let clock = &self.access.clock;
         loop {
             self.look().await;
             clock.sleep_until(clock.now().plus(options.interval)).await;
@@ -104,7 +104,7 @@ impl Alerts {
             // With many thousands, others get their turn in between.
             tokio::task::yield_now().await;
         }
-        let now = self.runtime.now();
+        let now = self.access.now();
         let told = self.known.look(now, seen).into_iter();
         let told = told.map(|(name, transition)| (Some(name), transition));
         let of_server =
@@ -117,10 +117,8 @@ impl Alerts {
     }
 
     fn see_server(&self) -> Sample {
-        let clock = self.runtime.guard.view(&*self.runtime.clock);
-        let clock_ahead = clock.suspended.map(|suspended| suspended.ahead);
         Sample {
-            clock_ahead,
+            clock_ahead: self.observer.clock_ahead(),
             log_stuck_for: self.observer.log_stuck_for(),
             outstanding_used: self.observer.outstanding_used(),
             ..Sample::default()

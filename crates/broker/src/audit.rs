@@ -1,7 +1,9 @@
 //! Records what operators and other callers changed by hand.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use clock::Clock;
 use domain::Timestamp;
 use tokio::task::futures::TaskLocalFuture;
 
@@ -51,6 +53,48 @@ impl Audit for AuditLog {
             peer = act.peer.map(|peer| peer.to_string()),
             "operator action"
         );
+    }
+}
+
+/// Records actions with the time and the caller.
+#[derive(Clone)]
+pub(crate) struct Auditor {
+    audit: Arc<dyn Audit>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Auditor {
+    pub(crate) fn new(audit: Arc<dyn Audit>, clock: Arc<dyn Clock>) -> Self {
+        Self { audit, clock }
+    }
+
+    /// Records an action that is done, by the caller this task works for.
+    pub(crate) fn record(
+        &self,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.record_of(peer(), act, resource, details);
+    }
+
+    /// The same, by `peer`.
+    pub(crate) fn record_of(
+        &self,
+        peer: Option<SocketAddr>,
+        act: &'static str,
+        resource: impl Into<String>,
+        details: Option<String>,
+    ) {
+        self.audit.record(&AuditAct {
+            at: self.clock.wall(),
+            resource: resource.into(),
+            act,
+            key: None,
+            message_id: None,
+            details,
+            peer,
+        });
     }
 }
 

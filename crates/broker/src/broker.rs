@@ -37,7 +37,7 @@ pub struct Broker {
     registry: Arc<Registry>,
     admin: Arc<Admin>,
     schemas: Arc<Schemas>,
-    seeker: Seeker,
+    seeker: Arc<Seeker>,
     peeker: Peeker,
     dead_letters: Arc<DeadLetterAdmin>,
     push: Arc<Scheduler>,
@@ -55,7 +55,7 @@ impl Broker {
     /// Ends every stream and wait, lets pushes finish within `grace`, saves all progress and stops
     /// the chores.
     pub async fn close(&self, grace: Duration) -> Result<()> {
-        self.runtime.close();
+        self.runtime.serving.close();
         self.tail.wake_all();
         self.live.close();
         self.push.stop(grace).await;
@@ -82,7 +82,7 @@ impl Broker {
 
     /// Resolves if the log ever fails: nothing more is then accepted or delivered.
     pub async fn failure(&self) -> storage::Error {
-        self.runtime.failure().await
+        self.runtime.serving.failure().await
     }
 
     /// The history of attempts, for adding to it.

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use crate::definition::Unreadable;
 use crate::error::{Error, Resource, Result};
-use crate::runtime::Runtime;
+use crate::serving::Serving;
 use crate::{audit, spawn};
 
 /// Entries read from the store at a time.
@@ -22,7 +22,7 @@ const PAGE: usize = 1_000;
 /// The definitions in the store.
 pub(crate) struct Catalogue {
     store: Arc<dyn storage::Catalogue>,
-    runtime: Arc<Runtime>,
+    serving: Arc<Serving>,
     ledger: Mutex<Ledger>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Ledger {
 }
 
 impl Catalogue {
-    pub(crate) fn new(store: Arc<dyn storage::Catalogue>, runtime: Arc<Runtime>) -> Self {
-        Self { store, runtime, ledger: Mutex::default() }
+    pub(crate) fn new(store: Arc<dyn storage::Catalogue>, serving: Arc<Serving>) -> Self {
+        Self { store, serving, ledger: Mutex::default() }
     }
 
     /// The store itself, for what needs no other words.
@@ -59,7 +59,7 @@ impl Catalogue {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        self.runtime.check_serving()?;
+        self.serving.check()?;
         let work = audit::asked_by(audit::peer(), work);
         let (answer, answered) = oneshot::channel();
         // The task is on its own from here; the caller may be gone when it answers.

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 /// How many definitions are compiled at a time. One may take a quarter of a second.
 const COMPILING_MAX: usize = 2;
 
-/// Limits how many definitions are compiled at once.
+/// Limits how many definitions are compiled at once, by all that hold a clone of it.
+#[derive(Clone)]
 pub(crate) struct Compiling(Arc<Semaphore>);
 
 impl Default for Compiling {

@@ -18,26 +18,37 @@ pub use self::letters::{
 };
 pub use self::replay::ReplayRequest;
 use self::replays::Replays;
+use crate::audit::Auditor;
 use crate::catalogue::Catalogue;
+use crate::changed::{Changed, ChangedList};
+use crate::handled_letters::HandledLetters;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 
 /// Finds, replays and deletes dead letters.
 pub(crate) struct DeadLetterAdmin {
-    runtime: Arc<Runtime>,
+    access: LogAccess,
+    auditor: Auditor,
     registry: Arc<Registry>,
     catalogue: Arc<Catalogue>,
     progress: Arc<dyn ProgressStore>,
+    changed: Arc<Changed>,
+    /// Dead letter topics whose letters were handled since the last checkpoint.
+    changed_letters: Arc<ChangedList<HandledLetters>>,
     replays: Replays,
 }
 
 impl DeadLetterAdmin {
     pub(crate) fn new(
-        runtime: Arc<Runtime>,
+        access: LogAccess,
+        auditor: Auditor,
         registry: Arc<Registry>,
         catalogue: Arc<Catalogue>,
         progress: Arc<dyn ProgressStore>,
+        changed: Arc<Changed>,
+        changed_letters: Arc<ChangedList<HandledLetters>>,
     ) -> Self {
-        Self { runtime, registry, catalogue, progress, replays: Replays::default() }
+        let replays = Replays::default();
+        Self { access, auditor, registry, catalogue, progress, changed, changed_letters, replays }
     }
 }

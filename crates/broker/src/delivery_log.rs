@@ -25,7 +25,6 @@ use tokio::sync::Notify;
 pub(crate) use gate::LineLimit;
 
 use crate::options::LogOptions;
-use crate::rfc3339;
 
 /// Maximum number of lines waiting to be written; the rest are only counted.
 const WAITING_MAX: usize = 10_000;
@@ -260,7 +259,7 @@ impl DeliveryLog {
             DeliveryOutcome::Applied | DeliveryOutcome::Duplicate | DeliveryOutcome::StaleIgnored
         );
         let LogOptions { service, env, version, .. } = &self.options;
-        let published = line.publish_time.map(rfc3339::text);
+        let published = line.publish_time.map(Timestamp::rfc3339_micros);
         let error = line.error();
         // The macro fixes the level of each call site, so there are two with the same fields.
         macro_rules! write_at {

@@ -3,6 +3,7 @@
 //! The rule is `ClockGuard` in the domain. Here it is applied to the machine's clocks: a lease
 //! costs one atomic load, and only a clock that seems to have jumped is checked more closely.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ const SUSPENDED: u64 = 0;
 
 /// Watches the wall clock.
 pub(crate) struct Guard {
+    clock: Arc<dyn Clock>,
     /// The wall clock is used as long as it is ahead of the monotonic one by no more than this.
     bound: AtomicU64,
     /// The time used while suspended.
@@ -33,11 +35,12 @@ struct State {
 
 impl Guard {
     /// Trusts the clock as it is.
-    pub(crate) fn new(clock: &dyn Clock) -> Self {
-        let now = present(clock);
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        let now = present(&*clock);
         let began = (now, clock.uptime());
         let state = State { guard: ClockGuard::new(now), began, slept: Duration::ZERO };
         let guard = Self {
+            clock,
             bound: AtomicU64::new(SUSPENDED),
             held: AtomicU64::new(0),
             state: Mutex::new(state),
@@ -47,23 +50,24 @@ impl Guard {
     }
 
     /// Continues where the previous process left off.
-    pub(crate) fn resume(&self, clock: &dyn Clock, mark: &ClockMark) {
+    pub(crate) fn resume(&self, mark: &ClockMark) {
         let mut state = self.state.lock();
-        let (now, uptime) = state.present(clock);
+        let (now, uptime) = state.present(&*self.clock);
         let (guard, change) = ClockGuard::resumed(now, mark, uptime);
         state.guard = guard;
         self.publish(&state, now);
         tell(change);
     }
 
-    /// The time that retention and expiry use at `now`.
-    pub(crate) fn retention(&self, clock: &dyn Clock, now: Now) -> Timestamp {
+    /// The time that retention and expiry use at `now`: it stands still while the wall clock is not
+    /// trusted. Anything that deletes or settles by time must use this one.
+    pub(crate) fn retention_at(&self, now: Now) -> Timestamp {
         let bound = self.bound.load(Ordering::Acquire);
         if now.wall.0.saturating_sub(now.moment.0) <= bound {
             return now.wall;
         }
         if bound != SUSPENDED {
-            self.look(clock);
+            self.look();
             if self.bound.load(Ordering::Acquire) != SUSPENDED {
                 return now.wall;
             }
@@ -71,10 +75,15 @@ impl Guard {
         Timestamp(self.held.load(Ordering::Acquire))
     }
 
+    /// The same, now.
+    pub(crate) fn retention_now(&self) -> Timestamp {
+        self.retention_at(present(&*self.clock))
+    }
+
     /// Checks the clocks; returns what changed.
-    pub(crate) fn look(&self, clock: &dyn Clock) -> Option<ClockChange> {
+    pub(crate) fn look(&self) -> Option<ClockChange> {
         let mut state = self.state.lock();
-        let (now, _) = state.present(clock);
+        let (now, _) = state.present(&*self.clock);
         let change = state.guard.look(now);
         self.publish(&state, now);
         tell(change);
@@ -82,9 +91,9 @@ impl Guard {
     }
 
     /// Trusts the wall clock as it is; returns whether it was distrusted before.
-    pub(crate) fn confirm(&self, clock: &dyn Clock) -> bool {
+    pub(crate) fn confirm(&self) -> bool {
         let mut state = self.state.lock();
-        let (now, _) = state.present(clock);
+        let (now, _) = state.present(&*self.clock);
         let was_suspended = state.guard.confirm(now);
         self.publish(&state, now);
         was_suspended
@@ -95,15 +104,15 @@ impl Guard {
     }
 
     /// The time to save for the next process.
-    pub(crate) fn mark(&self, clock: &dyn Clock) -> ClockMark {
+    pub(crate) fn mark(&self) -> ClockMark {
         let mut state = self.state.lock();
-        let (now, uptime) = state.present(clock);
+        let (now, uptime) = state.present(&*self.clock);
         ClockMark { wall: state.guard.mark(now), uptime }
     }
 
-    pub(crate) fn view(&self, clock: &dyn Clock) -> ClockView {
+    pub(crate) fn view(&self) -> ClockView {
         let mut state = self.state.lock();
-        let (now, _) = state.present(clock);
+        let (now, _) = state.present(&*self.clock);
         state.guard.view(now)
     }
 
@@ -164,47 +173,51 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
+    fn guarding(clock: &Arc<FakeClock>) -> Guard {
+        Guard::new(Arc::clone(clock) as _)
+    }
+
     #[test]
     fn whoever_asks_after_a_jump_gets_the_time_before_it() {
-        let clock = FakeClock::new();
-        let guard = Guard::new(&clock);
+        let clock = Arc::new(FakeClock::new());
+        let guard = guarding(&clock);
         clock.advance(HOUR);
-        assert_eq!(guard.retention(&clock, present(&clock)), clock.wall());
+        assert_eq!(guard.retention_now(), clock.wall());
         let before = clock.wall();
         clock.set_forward(24 * HOUR);
-        assert_eq!(guard.retention(&clock, present(&clock)), before, "nobody has looked before");
+        assert_eq!(guard.retention_now(), before, "nobody has looked before");
         assert!(guard.is_suspended());
         clock.advance(HOUR);
-        assert_eq!(guard.retention(&clock, present(&clock)), before);
-        assert!(guard.confirm(&clock));
-        assert_eq!(guard.retention(&clock, present(&clock)), clock.wall());
+        assert_eq!(guard.retention_now(), before);
+        assert!(guard.confirm());
+        assert_eq!(guard.retention_now(), clock.wall());
     }
 
     #[test]
     fn a_machine_that_slept_has_not_jumped() {
-        let clock = FakeClock::new();
-        let guard = Guard::new(&clock);
+        let clock = Arc::new(FakeClock::new());
+        let guard = guarding(&clock);
         for _ in 0..3 {
             clock.suspend(10 * HOUR);
-            assert_eq!(guard.retention(&clock, present(&clock)), clock.wall());
+            assert_eq!(guard.retention_now(), clock.wall());
             assert!(!guard.is_suspended());
             clock.advance(HOUR);
         }
         clock.set_forward(2 * HOUR);
-        assert!(guard.retention(&clock, present(&clock)) < clock.wall());
+        assert!(guard.retention_now() < clock.wall());
     }
 
     #[test]
     fn what_is_left_behind_is_taken_up() {
-        let clock = FakeClock::new();
-        let mark = Guard::new(&clock).mark(&clock);
+        let clock = Arc::new(FakeClock::new());
+        let mark = guarding(&clock).mark();
         clock.suspend(48 * HOUR);
-        let guard = Guard::new(&clock);
-        guard.resume(&clock, &mark);
+        let guard = guarding(&clock);
+        guard.resume(&mark);
         assert!(!guard.is_suspended(), "the machine was up for as long");
         clock.set_forward(2 * HOUR);
-        let guard = Guard::new(&clock);
-        guard.resume(&clock, &mark);
-        assert_eq!(guard.retention(&clock, present(&clock)), clock.wall().minus(2 * HOUR));
+        let guard = guarding(&clock);
+        guard.resume(&mark);
+        assert_eq!(guard.retention_now(), clock.wall().minus(2 * HOUR));
     }
 }

@@ -6,16 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use clock::Clock;
 use domain::{ProjectName, SchemaName, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use schemas::limits::SCHEMAS_PER_PROJECT_MAX;
 use schemas::{Compiled, Encoding, Kind, Revision, RevisionId, RevisionName};
 use storage::Entry;
 
+use crate::audit::Auditor;
 use crate::catalogue::{Catalogue, Page, page, readable};
+use crate::compiling::Compiling;
 use crate::definition::StoredSchema;
 use crate::error::{Error, Rejected, Resource, Result};
-use crate::runtime::Runtime;
 
 pub(crate) use check::Check;
 
@@ -26,7 +28,9 @@ const KIND: (storage::Kind, Resource) = (storage::Kind::Schema, Resource::Schema
 pub(crate) struct Schemas {
     known: RwLock<BTreeMap<SchemaName, Arc<Schema>>>,
     catalogue: Arc<Catalogue>,
-    runtime: Arc<Runtime>,
+    clock: Arc<dyn Clock>,
+    compiling: Compiling,
+    auditor: Auditor,
 }
 
 /// One life of a schema's name.
@@ -80,8 +84,13 @@ fn random() -> Result<u32> {
 }
 
 impl Schemas {
-    pub(crate) fn new(catalogue: Arc<Catalogue>, runtime: Arc<Runtime>) -> Self {
-        Self { known: RwLock::default(), catalogue, runtime }
+    pub(crate) fn new(
+        catalogue: Arc<Catalogue>,
+        clock: Arc<dyn Clock>,
+        compiling: Compiling,
+        auditor: Auditor,
+    ) -> Self {
+        Self { known: RwLock::default(), catalogue, clock, compiling, auditor }
     }
 
     /// Creates a schema with one revision; it exists on stable storage when this returns.
@@ -95,12 +104,12 @@ impl Schemas {
         if self.known.read().contains_key(&name) {
             return Err(already());
         }
-        let (now, id) = (self.runtime.clock.wall(), random()?);
+        let (now, id) = (self.clock.wall(), random()?);
         let create = {
             let name = name.clone();
             move || schemas::Schema::create(name, kind, &definition, now, &mut || id)
         };
-        let made = self.runtime.compiling.run(create).await??;
+        let made = self.compiling.run(create).await??;
         let schemas = Arc::clone(self);
         let change = async move {
             let _ledger = schemas.catalogue.lock().await;
@@ -199,19 +208,19 @@ impl Schemas {
             let schema = schemas.get(&name)?;
             let _changing = schema.changing.lock().await;
             let (before, version) = schema.living().ok_or_else(|| not_found(&name))?;
-            let (now, id) = (schemas.runtime.clock.wall(), random()?);
+            let (now, id) = (schemas.clock.wall(), random()?);
             let revise = move || {
                 let mut after = (*before).clone();
                 let revision = work(&mut after, now, &mut || id)?;
                 Ok::<_, schemas::Error>((after, revision))
             };
-            let (after, revision) = schemas.runtime.compiling.run(revise).await??;
+            let (after, revision) = schemas.compiling.run(revise).await??;
             let value = readable(StoredSchema::encode(&after), name.as_str())?;
             let entry = schemas.catalogue.update(KIND, name.as_str(), value, version).await?;
             let after = Arc::new(after);
             schema.set(Arc::clone(&after), entry.version);
             let details = format!("revision {}", revision.id);
-            schemas.runtime.audit(act, name.to_string(), Some(details));
+            schemas.auditor.record(act, name.to_string(), Some(details));
             Ok(Revised { schema: after, revision })
         };
         self.catalogue.change(change).await
@@ -229,7 +238,7 @@ impl Schemas {
             schemas.catalogue.delete(KIND, name.as_str(), version).await?;
             schema.stored.lock().is_deleted = true;
             schemas.known.write().remove(&name);
-            schemas.runtime.audit("delete", name.to_string(), None);
+            schemas.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await
@@ -237,7 +246,7 @@ impl Schemas {
 
     /// Whether a definition is valid.
     pub(crate) async fn validate(&self, kind: Kind, definition: String) -> Result<()> {
-        let compiled = self.runtime.compiling.run(move || Compiled::new(kind, &definition)).await?;
+        let compiled = self.compiling.run(move || Compiled::new(kind, &definition)).await?;
         compiled.map(drop).map_err(|problem| schemas::Error::Definition(problem).into())
     }
 
@@ -263,7 +272,7 @@ impl Schemas {
             let checked = compiled.check(encoding, &message);
             checked.map_err(|problem| Rejected::alone(schema, compiled.kind(), encoding, problem))
         };
-        self.runtime.compiling.run(check).await?
+        self.compiling.run(check).await?
     }
 }
 

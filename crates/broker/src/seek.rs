@@ -8,9 +8,10 @@ use domain::subscription::Start;
 use domain::{Invalid, Offset, Progress, SnapshotName, SubscriptionName, Timestamp};
 
 use crate::error::Result;
+use crate::guard::Guard;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::subscription::Subscription;
 use crate::topic::{Hold, Topic};
 
@@ -42,24 +43,26 @@ impl KeptNow {
 
 /// Moves subscriptions.
 pub(crate) struct Seeker {
-    runtime: Arc<Runtime>,
+    access: LogAccess,
+    guard: Arc<Guard>,
     registry: Arc<Registry>,
     push: Arc<Scheduler>,
 }
 
 impl Seeker {
     pub(crate) fn new(
-        runtime: Arc<Runtime>,
+        access: LogAccess,
+        guard: Arc<Guard>,
         registry: Arc<Registry>,
         push: Arc<Scheduler>,
     ) -> Self {
-        Self { runtime, registry, push }
+        Self { access, guard, registry, push }
     }
 
     /// Moves a subscription to another point. Durable when it returns; ack ids issued before no
     /// longer count.
     pub(crate) async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         let subscription = self.registry.subscription(name)?;
         let receipt = match target {
             SeekTarget::Time(time) => self.seek_to(&subscription, time).await?,
@@ -78,12 +81,11 @@ impl Seeker {
         subscription: &Arc<Subscription>,
         time: Timestamp,
     ) -> Result<storage::Receipt> {
-        let (log, topic) = (&self.runtime.log, subscription.topic());
+        let (log, topic) = (&self.access.log, subscription.topic());
         // Only visible offsets are ever named: they are durable.
         let to = log.offset_at(topic.id(), time).await?;
         let kept = self.kept_now(topic).await?;
-        let own_since =
-            self.runtime.retention_now().minus(subscription.settings().message_retention);
+        let own_since = self.guard.retention_now().minus(subscription.settings().message_retention);
         let own_from = log.offset_at(topic.id(), own_since).await?.max(subscription.first());
         subscription.seek(|current, retains, gone| {
             let by_itself = retains.then_some(OwnAcked { from: own_from, gone });
@@ -92,8 +94,8 @@ impl Seeker {
     }
 
     async fn kept_now(&self, topic: &Topic) -> Result<KeptNow> {
-        let by_topic = match topic.keeps_since(self.runtime.retention_now()) {
-            Some(since) => Some(self.runtime.log.offset_at(topic.id(), since).await?),
+        let by_topic = match topic.keeps_since(self.guard.retention_now()) {
+            Some(since) => Some(self.access.log.offset_at(topic.id(), since).await?),
             None => None,
         };
         Ok(KeptNow { by_topic, by_snapshots: topic.holds() })
@@ -101,7 +103,7 @@ impl Seeker {
 
     /// Where a new subscription on `topic` starts.
     pub(crate) async fn progress_from(&self, start: Start, topic: &Topic) -> Result<Progress> {
-        let log = &self.runtime.log;
+        let log = &self.access.log;
         let end = log.end(topic.id());
         let to = match start {
             Start::Latest => end,

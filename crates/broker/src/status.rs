@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use domain::ProjectName;
 use domain::lint::{Finding, lint};
-use futures::FutureExt;
 
+use crate::damaged::Damaged;
 use crate::dead_letter_admin::{DeadLetterAdmin, letters_waiting};
+use crate::guard::Guard;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::rfc3339;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::subscription::Notes;
+use crate::upkeep::Upkeep;
 
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,27 +70,19 @@ const DEGRADED_MAX: usize = 100;
 
 /// Looks at everything there is, and changes nothing.
 pub(crate) struct Observer {
-    runtime: Arc<Runtime>,
-    registry: Arc<Registry>,
-    dead_letters: Arc<DeadLetterAdmin>,
-    push: Arc<Scheduler>,
-    notes: Arc<Notes>,
+    pub(crate) access: LogAccess,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) dead_letters: Arc<DeadLetterAdmin>,
+    pub(crate) push: Arc<Scheduler>,
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) damaged: Arc<Damaged>,
+    pub(crate) upkeep: Arc<Upkeep>,
     /// Whose oldest record is looked up next.
-    oldest_turn: AtomicUsize,
+    pub(crate) oldest_turn: AtomicUsize,
 }
 
 impl Observer {
-    pub(crate) fn new(
-        runtime: Arc<Runtime>,
-        registry: Arc<Registry>,
-        dead_letters: Arc<DeadLetterAdmin>,
-        push: Arc<Scheduler>,
-        notes: Arc<Notes>,
-    ) -> Self {
-        let oldest_turn = AtomicUsize::new(0);
-        Self { runtime, registry, dead_letters, push, notes, oldest_turn }
-    }
-
     /// How much of `Options::outstanding_max` is used, in millionths.
     pub(crate) fn outstanding_used(&self) -> u32 {
         self.notes.remembered.used()
@@ -128,8 +121,7 @@ impl Observer {
 
     /// What does not work for the whole server. Quick, unlike `status`.
     pub(crate) fn degraded_server(&self) -> Vec<Degraded> {
-        let runtime = &self.runtime;
-        if let Some(error) = runtime.failed() {
+        if let Some(error) = self.access.serving.failed() {
             return vec![Degraded {
                 code: "log_failed",
                 resource: None,
@@ -138,16 +130,14 @@ impl Observer {
                          answered OK is safe: check the disk, then restart",
             }];
         }
-        let is_full = !runtime.log.has_room()
-            && matches!(runtime.log.room().now_or_never(), Some(Err(storage::Error::Full)));
-        let full = is_full.then(|| Degraded {
+        let full = self.access.is_full().then(|| Degraded {
             code: "disk_full",
             resource: None,
             problem: "no space is left for new messages".to_owned(),
             remedy: "publishing is refused, acks and deliveries continue: free disk space, or ack \
                      stored messages",
         });
-        let damaged = runtime.damaged.seen().map(|(count, topic, offset)| Degraded {
+        let damaged = self.damaged.seen().map(|(count, topic, offset)| Degraded {
             code: "message_damaged",
             resource: self
                 .registry
@@ -161,15 +151,19 @@ impl Observer {
         full.into_iter().chain(damaged).chain(upkeep).chain(self.clock_jumped()).collect()
     }
 
+    /// How far the clock is ahead of the time that has passed; `None` = it is trusted.
+    pub(crate) fn clock_ahead(&self) -> Option<Duration> {
+        self.guard.view().suspended.map(|suspended| suspended.ahead)
+    }
+
     fn clock_jumped(&self) -> Option<Degraded> {
-        let jump = self.runtime.guard.view(&*self.runtime.clock).suspended?;
+        let ahead = self.clock_ahead()?.as_secs();
         Some(Degraded {
             code: "clock_jumped",
             resource: None,
             problem: format!(
-                "retention and expiry are suspended: the clock is {} s ahead of the time that has \
-                 passed",
-                jump.ahead.as_secs()
+                "retention and expiry are suspended: the clock is {ahead} s ahead of the time that \
+                 has passed"
             ),
             remedy: "nothing expires until the time is confirmed: fix the clock, or run `postrider \
                      clock confirm` if it is right",
@@ -178,13 +172,13 @@ impl Observer {
 
     /// For how long the log could not be emptied; `None` = it can be.
     pub(crate) fn log_stuck_for(&self) -> Option<Duration> {
-        let failing = self.runtime.upkeep.failing()?;
-        Some(self.runtime.clock.now().since(failing.began))
+        let failing = self.upkeep.failing()?;
+        Some(self.access.clock.now().since(failing.began))
     }
 
     fn log_not_trimmed(&self) -> Option<Degraded> {
-        let failing = self.runtime.upkeep.failing()?;
-        let since = rfc3339::text(failing.since);
+        let failing = self.upkeep.failing()?;
+        let since = failing.since.rfc3339_micros();
         Some(Degraded {
             code: "log_not_trimmed",
             resource: None,

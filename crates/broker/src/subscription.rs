@@ -274,6 +274,11 @@ impl Subscription {
         }
     }
 
+    /// Its settings in the form its `Delivery` takes.
+    pub(crate) fn rules(&self) -> domain::delivery::Settings {
+        crate::settings::delivery(&self.settings(), &self.runtime.options.push)
+    }
+
     /// Takes changed settings, which the catalogue has, with the functions they name and what is
     /// gone with them.
     pub(crate) fn set_settings(

@@ -7,18 +7,20 @@ use domain::{Offset, TopicId};
 use parking_lot::RwLock;
 use storage::Listener;
 
-use crate::runtime::Runtime;
+use crate::changed::Changed;
+use crate::serving::Serving;
 use crate::subscription::Readers;
 
 /// All topics by id, including deleted ones with subscriptions; wakes whoever waits on them.
 pub(crate) struct Tail {
     topics: RwLock<HashMap<TopicId, Arc<Readers>>>,
-    runtime: Arc<Runtime>,
+    changed: Arc<Changed>,
+    serving: Arc<Serving>,
 }
 
 impl Tail {
-    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
-        Self { topics: RwLock::default(), runtime }
+    pub(crate) fn new(changed: Arc<Changed>, serving: Arc<Serving>) -> Self {
+        Self { topics: RwLock::default(), changed, serving }
     }
 
     pub(crate) fn add(&self, readers: Arc<Readers>) {
@@ -57,12 +59,12 @@ impl Listener for Tail {
     }
 
     fn pressed(&self) {
-        self.runtime.changed.press();
+        self.changed.press();
     }
 
     fn failed(&self, error: &storage::Error) {
         tracing::error!(%error, "the log failed; nothing more is accepted or delivered");
-        self.runtime.fail(error);
+        self.serving.fail(error);
         self.wake_all();
     }
 }

@@ -18,7 +18,6 @@ use transforms::{Cause, Chain, Failure, Field, Input, Metadata, Outcome, Refused
 
 use crate::error::{Error, Failed, Result};
 use crate::options::TransformOptions;
-use crate::rfc3339;
 
 /// The field that holds them, in topics and subscriptions alike.
 pub(crate) const FIELD: &str = "message_transforms";
@@ -271,7 +270,7 @@ fn new_input(message: Message) -> Input {
 pub(crate) fn stored_input(message: Message, id: Offset, publish_time: Timestamp) -> Input {
     let mut input = new_input(message);
     input.metadata.message_id = Some(id.to_string());
-    input.metadata.publish_time = Some(rfc3339::text(publish_time));
+    input.metadata.publish_time = Some(publish_time.rfc3339_micros());
     input
 }
 

@@ -7,6 +7,7 @@ mod deadline;
 mod labels_tests;
 mod policies;
 mod push_change;
+mod push_settings;
 mod push_shapes;
 mod pushing;
 mod settings;

@@ -1,5 +1,6 @@
 //! The two kinds of time: the wall clock for what is stored, the monotonic clock for leases.
 
+use std::io::Write;
 use std::time::Duration;
 
 /// A point on the wall clock, in microseconds since 1970-01-01T00:00:00Z.
@@ -31,14 +32,28 @@ impl Timestamp {
 
     /// The time in RFC 3339, in UTC, with no fraction, milliseconds or microseconds.
     pub fn rfc3339(self) -> String {
-        let micros = i64::try_from(self.0).unwrap_or(i64::MAX);
-        let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX);
         let digits = match self.0 {
             whole if whole % 1_000_000 == 0 => 0,
             thousandths if thousandths % 1_000 == 0 => 3,
             _ => 6,
         };
-        format!("{time:.digits$}")
+        format!("{:.digits$}", self.calendar())
+    }
+
+    /// The time in RFC 3339, in UTC, always with microseconds: `2027-01-15T08:00:00.000001Z`.
+    pub fn rfc3339_micros(self) -> String {
+        format!("{:.6}", self.calendar())
+    }
+
+    /// Appends what `rfc3339_micros` says.
+    pub fn put_rfc3339_micros(self, out: &mut Vec<u8>) {
+        let written = write!(out, "{:.6}", self.calendar());
+        debug_assert!(written.is_ok(), "a vector takes everything");
+    }
+
+    fn calendar(self) -> jiff::Timestamp {
+        let micros = i64::try_from(self.0).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX)
     }
 
     /// This time moved later, saturating.
@@ -109,5 +124,19 @@ mod tests {
         assert_eq!(Timestamp::parse_rfc3339("1969-01-01T00:00:00Z"), Some(Timestamp(0)));
         assert_eq!(Timestamp::parse_rfc3339("noon"), None);
         assert!(Timestamp(u64::MAX).rfc3339().starts_with("9999-12-30T"));
+    }
+
+    #[test]
+    fn microseconds_are_written_even_if_they_are_zero() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_399_000_001, "2000-02-28T23:59:59.000001Z"),
+            (1_709_251_199_500_000, "2024-02-29T23:59:59.500000Z"),
+        ] {
+            let mut out = b"at ".to_vec();
+            Timestamp(micros).put_rfc3339_micros(&mut out);
+            assert_eq!(out, format!("at {text}").into_bytes());
+            assert_eq!(Timestamp(micros).rfc3339_micros(), text);
+        }
     }
 }

@@ -28,8 +28,6 @@ mod log;
 mod naive;
 #[path = "model/operate.rs"]
 mod operate;
-#[path = "model/random.rs"]
-mod random;
 #[path = "model/run.rs"]
 mod run;
 #[path = "model/spot.rs"]

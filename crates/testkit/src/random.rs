@@ -29,6 +29,21 @@ impl Random {
         usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
+    /// A number from `from` on and below `to`.
+    pub fn between(&mut self, from: usize, to: usize) -> usize {
+        from + self.index(to - from)
+    }
+
+    /// One of a list, which must not be empty.
+    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.index(list.len())]
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn percent(&mut self, cases: u64) -> bool {
+        self.below(100) < cases
+    }
+
     /// True once in `times` on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0

@@ -21,17 +21,8 @@ class Cli:
 
     def run(self, *words, stdin=None, timeout=60, without=()):
         """Runs a command to its end, whatever that is."""
-        env = {**os.environ, **self.env}
-        for name in without:
-            del env[name]
-        return subprocess.run(
-            [program.PROGRAM, *map(str, words)],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=env,
-        )
+        env = {**self.env, **dict.fromkeys(without)}
+        return program.run(*words, env=env, stdin=stdin, timeout=timeout)
 
     def ok(self, *words, stdin=None, timeout=60):
         """What a command prints that must succeed."""

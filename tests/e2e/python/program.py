@@ -136,12 +136,14 @@ def read_lines(pipe, lines):
     lines.put(None)
 
 
-def run(*args, env=None, timeout=20):
-    """Runs the program to its end."""
+def run(*args, env=None, stdin=None, timeout=20):
+    """Runs the program to its end. What `env` has as None is not in its environment."""
+    env = {**os.environ, **(env or {})}
     return subprocess.run(
         [PROGRAM, *map(str, args)],
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, **(env or {})},
+        env={name: value for name, value in env.items() if value is not None},
     )

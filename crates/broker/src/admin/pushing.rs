@@ -47,7 +47,7 @@ impl Admin {
         if has_new_headers {
             details.push_str(", other headers");
         }
-        self.runtime.audit("change push", after.name.to_string(), Some(details));
+        self.runtime.auditor.record("change push", after.name.to_string(), Some(details));
     }
 }
 

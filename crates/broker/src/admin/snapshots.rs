@@ -123,7 +123,7 @@ impl Admin {
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
             admin.end_snapshot(&admin.registry.snapshot(&name)?).await?;
-            admin.runtime.audit("delete", name.to_string(), None);
+            admin.runtime.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await

@@ -107,7 +107,7 @@ impl Admin {
             let settings = domain::Subscription { signing: Some(rotated), ..(*settings).clone() };
             settings.validate()?;
             admin.store_settings(&mut ledger, &subscription, settings).await?;
-            admin.runtime.audit("rotate secret", name.to_string(), None);
+            admin.runtime.auditor.record("rotate secret", name.to_string(), None);
             Ok((secret, until))
         };
         self.catalogue.change(change).await
@@ -131,7 +131,7 @@ impl Admin {
             admin.store_settings(&mut ledger, &subscription, settings).await?;
             subscription.readers().detach(&subscription);
             admin.registry.drop_if_unused(subscription.readers());
-            admin.runtime.audit("detach", name.to_string(), None);
+            admin.runtime.auditor.record("detach", name.to_string(), None);
             Ok(subscription.drop_backlog().await.map(drop)?)
         };
         self.catalogue.change(change).await
@@ -172,7 +172,7 @@ impl Admin {
             let mut ledger = admin.catalogue.lock().await;
             let subscription = admin.registry.subscription(&name)?;
             admin.end_subscription(&mut ledger, &subscription).await?;
-            admin.runtime.audit("delete", name.to_string(), None);
+            admin.runtime.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await

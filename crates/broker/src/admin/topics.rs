@@ -100,7 +100,7 @@ impl Admin {
             admin.dependants.live.look_at(topic);
             admin.dependants.dead_letters.drop_topic(topic).await;
             admin.registry.drop_if_unused(&readers);
-            admin.runtime.audit("delete", name.to_string(), None);
+            admin.runtime.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 use super::{AlertView, Alerts};
 use crate::error::{Error, Resource, Result};
 use crate::options::AlertOptions;
-use crate::rfc3339;
 
 /// Where alerts are published.
 const TOPIC: &str = "projects/_postrider/topics/alerts";
@@ -100,7 +99,7 @@ pub(super) fn message(
     }
     let mut data = serde_json::json!(view);
     if let Some(fields) = data.as_object_mut() {
-        fields.insert("at".to_owned(), rfc3339::text(at).into());
+        fields.insert("at".to_owned(), at.rfc3339_micros().into());
     }
     Message { data: data.to_string().into(), attributes, ordering_key: String::new() }
 }
@@ -109,7 +108,7 @@ impl Alerts {
     /// Publishes what is told, forever. What cannot be published is tried again a while later.
     pub(crate) async fn send(self: Arc<Self>, options: AlertOptions) {
         let outbox = &self.known.outbox;
-        let clock = &self.runtime.clock;
+        let clock = &self.access.clock;
         loop {
             let messages = outbox.take().await;
             if let Err(error) = self.publish(messages.clone(), &options).await {
@@ -132,7 +131,7 @@ impl Alerts {
     }
 
     async fn append(&self, topic: &TopicName, messages: Vec<Message>) -> Result<()> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         self.registry.topic(topic)?.publish(messages).await.map(drop)
     }
 

@@ -4,8 +4,6 @@ use domain::alert::{Alert, RuleName, Severity, State};
 use domain::{SubscriptionName, Timestamp};
 use serde::{Serialize, Serializer};
 
-use crate::rfc3339;
-
 /// An alert as it is shown and told; as JSON it has these fields.
 #[derive(Clone, Debug, Serialize)]
 pub struct AlertView {
@@ -68,5 +66,5 @@ fn state<S: Serializer>(state: &State, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 fn time<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&rfc3339::text(*time))
+    serializer.serialize_str(&time.rfc3339_micros())
 }

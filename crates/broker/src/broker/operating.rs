@@ -213,7 +213,7 @@ impl Broker {
 impl Broker {
     /// Records an action that is done, by the caller this task works for.
     pub fn audit(&self, act: &'static str, resource: impl Into<String>, details: Option<String>) {
-        self.runtime.audit(act, resource, details);
+        self.runtime.auditor.record(act, resource, details);
     }
 
     /// The same, by `peer`: for work that is not done in the caller's task.
@@ -224,6 +224,6 @@ impl Broker {
         resource: impl Into<String>,
         details: Option<String>,
     ) {
-        self.runtime.audit_of(peer, act, resource, details);
+        self.runtime.auditor.record_of(peer, act, resource, details);
     }
 }

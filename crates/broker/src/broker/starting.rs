@@ -1,6 +1,7 @@
 //! How the broker's parts are assembled and started.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use clock::Clock;
 use parking_lot::Mutex;
@@ -10,9 +11,11 @@ use super::Broker;
 use crate::admin::{Admin, Dependants};
 use crate::alerts::Alerts;
 use crate::catalogue::Catalogue;
+use crate::changed::ChangedList;
 use crate::dead_letter::Forwarder;
 use crate::dead_letter_admin::{Counter, DeadLetterAdmin};
 use crate::error::Result;
+use crate::handled_letters::HandledLetters;
 use crate::live::{self, Live};
 use crate::maintenance::{Checkpointer, ClockWatcher, Expirer};
 use crate::options::Options;
@@ -39,7 +42,7 @@ impl Broker {
         let broker = Arc::new(Self::assemble(&engine, runtime)?);
         engine.log.listen(Arc::clone(&broker.tail) as _);
         if let Some(mark) = engine.progress.clock_mark().await? {
-            broker.runtime.guard.resume(&*broker.runtime.clock, &mark);
+            broker.runtime.guard.resume(&mark);
         }
         broker.admin.load().await?;
         broker.checkpointer.take_copy_into_use().await?;
@@ -56,12 +59,12 @@ impl Broker {
     /// Gives each part what it needs of the others.
     fn assemble(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let base = Base::new(engine, runtime)?;
-        let (dead_letters, schemas) = (base.dead_letters(), base.schemas());
-        let admin = base.admin(&dead_letters, &schemas);
+        let (dead_letters, schemas, seeker) = (base.dead_letters(), base.schemas(), base.seeker());
+        let admin = base.admin(&dead_letters, &schemas, &seeker);
         let observer = base.observer(&dead_letters);
         let alerts = base.alerts(&observer, &admin);
         let (checkpointer, clock_watcher) = (base.checkpointer(), base.clock_watcher());
-        let (seeker, peeker) = (base.seeker(), base.peeker());
+        let peeker = base.peeker();
         let Base { runtime, notes, tail, registry, attempts, push, live, .. } = base;
         Ok(Self {
             runtime,
@@ -110,12 +113,18 @@ impl Broker {
     }
 
     fn expirer(&self) -> Expirer {
-        let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Expirer::new(runtime, registry, Arc::clone(&self.admin))
+        Expirer {
+            clock: Arc::clone(&self.runtime.clock),
+            guard: Arc::clone(&self.runtime.guard),
+            expiries: Arc::clone(&self.runtime.expiries),
+            registry: Arc::clone(&self.registry),
+            admin: Arc::clone(&self.admin),
+        }
     }
 
     fn counter(&self) -> Counter {
-        Counter::new(Arc::clone(&self.runtime), Arc::clone(&self.registry))
+        let new_letters = Arc::clone(&self.runtime.new_letters);
+        Counter::new(LogAccess::new(&self.runtime), Arc::clone(&self.registry), new_letters)
     }
 
     async fn start_alerts(&self) {
@@ -139,6 +148,7 @@ struct Base {
     registry: Arc<Registry>,
     catalogue: Arc<Catalogue>,
     progress: Arc<dyn ProgressStore>,
+    changed_letters: Arc<ChangedList<HandledLetters>>,
     attempts: Arc<Attempts>,
     push: Arc<Scheduler>,
     live: Arc<Live>,
@@ -148,18 +158,20 @@ impl Base {
     fn new(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let history = Arc::clone(&engine.attempts);
         let attempts = Arc::new(Attempts::new(history, runtime.clock.wall()));
-        let access = || LogAccess::new(&runtime);
+        let access = LogAccess::new(&runtime);
+        let (changed, serving) = (&runtime.changed, &runtime.serving);
         let Options { push, live, outstanding_max, .. } = runtime.options.clone();
-        let push = Arc::new(Scheduler::start(access(), push, Arc::clone(&attempts))?);
-        let live = Live::new(access(), live);
-        let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
-        let catalogue = Catalogue::new(Arc::clone(&engine.catalogue), Arc::clone(&runtime));
+        let push = Arc::new(Scheduler::start(access.clone(), push, Arc::clone(&attempts))?);
+        let live = Live::new(access, live);
+        let tail = Arc::new(Tail::new(Arc::clone(changed), Arc::clone(serving)));
+        let catalogue = Catalogue::new(Arc::clone(&engine.catalogue), Arc::clone(serving));
         Ok(Self {
-            notes: Arc::new(Notes::new(Arc::clone(&runtime.changed), outstanding_max)),
+            notes: Arc::new(Notes::new(Arc::clone(changed), outstanding_max)),
             registry: Arc::new(Registry::new(Arc::clone(&tail))),
             tail,
             catalogue: Arc::new(catalogue),
             progress: Arc::clone(&engine.progress),
+            changed_letters: Arc::new(ChangedList::new(Arc::clone(changed))),
             attempts,
             push,
             live,
@@ -167,69 +179,103 @@ impl Base {
         })
     }
 
+    fn access(&self) -> LogAccess {
+        LogAccess::new(&self.runtime)
+    }
+
     fn dead_letters(&self) -> Arc<DeadLetterAdmin> {
         Arc::new(DeadLetterAdmin::new(
-            Arc::clone(&self.runtime),
+            self.access(),
+            self.runtime.auditor.clone(),
             Arc::clone(&self.registry),
             Arc::clone(&self.catalogue),
             Arc::clone(&self.progress),
+            Arc::clone(&self.runtime.changed),
+            Arc::clone(&self.changed_letters),
         ))
     }
 
-    fn seeker(&self) -> Seeker {
-        let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Seeker::new(runtime, registry, Arc::clone(&self.push))
+    fn seeker(&self) -> Arc<Seeker> {
+        let (guard, registry) = (Arc::clone(&self.runtime.guard), Arc::clone(&self.registry));
+        Arc::new(Seeker::new(self.access(), guard, registry, Arc::clone(&self.push)))
     }
 
     fn peeker(&self) -> Peeker {
-        Peeker::new(LogAccess::new(&self.runtime), Arc::clone(&self.registry))
+        Peeker::new(self.access(), Arc::clone(&self.registry))
     }
 
     fn schemas(&self) -> Arc<Schemas> {
-        Arc::new(Schemas::new(Arc::clone(&self.catalogue), Arc::clone(&self.runtime)))
+        let Runtime { clock, compiling, auditor, .. } = &*self.runtime;
+        let (catalogue, clock) = (Arc::clone(&self.catalogue), Arc::clone(clock));
+        Arc::new(Schemas::new(catalogue, clock, compiling.clone(), auditor.clone()))
     }
 
-    fn admin(&self, dead_letters: &Arc<DeadLetterAdmin>, schemas: &Arc<Schemas>) -> Arc<Admin> {
+    fn admin(
+        &self,
+        dead_letters: &Arc<DeadLetterAdmin>,
+        schemas: &Arc<Schemas>,
+        seeker: &Arc<Seeker>,
+    ) -> Arc<Admin> {
         let dependants = Dependants {
             dead_letters: Arc::clone(dead_letters),
             push: Arc::clone(&self.push),
             attempts: Arc::clone(&self.attempts),
             live: Arc::clone(&self.live),
         };
-        Arc::new(Admin::new(
-            Arc::clone(&self.runtime),
-            Arc::clone(&self.notes),
-            Arc::clone(&self.registry),
-            Arc::clone(&self.catalogue),
-            Arc::clone(&self.progress),
-            Arc::clone(schemas),
+        Arc::new(Admin {
+            runtime: Arc::clone(&self.runtime),
+            notes: Arc::clone(&self.notes),
+            registry: Arc::clone(&self.registry),
+            catalogue: Arc::clone(&self.catalogue),
+            progress: Arc::clone(&self.progress),
+            schemas: Arc::clone(schemas),
+            seeker: Arc::clone(seeker),
             dependants,
-        ))
+        })
     }
 
     fn observer(&self, dead_letters: &Arc<DeadLetterAdmin>) -> Arc<Observer> {
-        let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        let (push, notes) = (Arc::clone(&self.push), Arc::clone(&self.notes));
-        Arc::new(Observer::new(runtime, registry, Arc::clone(dead_letters), push, notes))
+        Arc::new(Observer {
+            access: self.access(),
+            guard: Arc::clone(&self.runtime.guard),
+            registry: Arc::clone(&self.registry),
+            dead_letters: Arc::clone(dead_letters),
+            push: Arc::clone(&self.push),
+            notes: Arc::clone(&self.notes),
+            damaged: Arc::clone(&self.runtime.damaged),
+            upkeep: Arc::clone(&self.runtime.upkeep),
+            oldest_turn: AtomicUsize::new(0),
+        })
     }
 
     fn alerts(&self, observer: &Arc<Observer>, admin: &Arc<Admin>) -> Arc<Alerts> {
-        let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Arc::new(Alerts::new(runtime, registry, Arc::clone(observer), Arc::clone(admin)))
+        let (registry, observer) = (Arc::clone(&self.registry), Arc::clone(observer));
+        Arc::new(Alerts::new(self.access(), registry, observer, Arc::clone(admin)))
     }
 
     fn checkpointer(&self) -> Arc<Checkpointer> {
-        Arc::new(Checkpointer::new(
-            Arc::clone(&self.runtime),
-            Arc::clone(&self.notes),
-            Arc::clone(&self.registry),
-            Arc::clone(&self.progress),
-            Arc::clone(&self.attempts),
-        ))
+        Arc::new(Checkpointer {
+            access: self.access(),
+            guard: Arc::clone(&self.runtime.guard),
+            registry: Arc::clone(&self.registry),
+            progress: Arc::clone(&self.progress),
+            attempts: Arc::clone(&self.attempts),
+            changed: Arc::clone(&self.runtime.changed),
+            notes: Arc::clone(&self.notes),
+            changed_letters: Arc::clone(&self.changed_letters),
+            upkeep: Arc::clone(&self.runtime.upkeep),
+            flush_every: self.runtime.options.progress_flush,
+        })
     }
 
     fn clock_watcher(&self) -> Arc<ClockWatcher> {
-        let (runtime, registry) = (Arc::clone(&self.runtime), Arc::clone(&self.registry));
-        Arc::new(ClockWatcher::new(runtime, registry))
+        Arc::new(ClockWatcher {
+            clock: Arc::clone(&self.runtime.clock),
+            guard: Arc::clone(&self.runtime.guard),
+            auditor: self.runtime.auditor.clone(),
+            registry: Arc::clone(&self.registry),
+            expiries: Arc::clone(&self.runtime.expiries),
+            changed: Arc::clone(&self.runtime.changed),
+        })
     }
 }

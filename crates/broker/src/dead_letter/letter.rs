@@ -9,8 +9,6 @@ use domain::letter::{
 use domain::text::shortened;
 use domain::{Invalid, Message, Record, Subscription, message};
 
-use crate::rfc3339;
-
 /// Maximum bytes of `last_error`.
 const LAST_ERROR_BYTES_MAX: usize = 1_024;
 
@@ -50,7 +48,7 @@ pub(super) fn write(
     let mut set = |key: &str, value: String| message.attributes.insert(key.to_owned(), value);
     set(SOURCE_SUBSCRIPTION, name.id().to_owned());
     set(SOURCE_PROJECT, name.project().id().to_owned());
-    let published = rfc3339::text(record.publish_time);
+    let published = record.publish_time.rfc3339_micros();
     set(SOURCE_PUBLISH_TIME, published);
     set(SOURCE_DELIVERY_COUNT, attempts.clone());
     set(ORIGINAL_SUBSCRIPTION, name.to_string());

@@ -6,11 +6,12 @@ use std::time::Duration;
 use domain::letter;
 use domain::{OffsetRange, SubscriptionName, Timestamp};
 use storage::ReadLimit;
+use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::ranges::union;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::source::read_some;
 use crate::subscription::Readers;
 use crate::topic::Topic;
@@ -22,18 +23,23 @@ const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
 
 /// Reads dead letter topics.
 pub(crate) struct Counter {
-    runtime: Arc<Runtime>,
+    access: LogAccess,
     registry: Arc<Registry>,
+    new_letters: Arc<Notify>,
 }
 
 impl Counter {
-    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>) -> Self {
-        Self { runtime, registry }
+    pub(crate) fn new(
+        access: LogAccess,
+        registry: Arc<Registry>,
+        new_letters: Arc<Notify>,
+    ) -> Self {
+        Self { access, registry, new_letters }
     }
 
     /// Reads on whenever there is something new, forever.
     pub(crate) async fn run(self) {
-        let Runtime { clock, new_letters, .. } = &*self.runtime;
+        let clock = &self.access.clock;
         let mut look_at = clock.now();
         loop {
             let is_look = clock.now() >= look_at;
@@ -51,14 +57,14 @@ impl Counter {
                 }
             }
             tokio::select! {
-                () = new_letters.notified() => {}
+                () = self.new_letters.notified() => {}
                 () = clock.sleep_until(look_at) => {}
             }
         }
     }
 
     async fn read_on(&self, topic: &Topic, is_look: bool) -> Result<()> {
-        let log = &*self.runtime.log;
+        let log = &*self.access.log;
         let letters = topic.letters();
         let known = letters.read();
         let kept_from = match known {

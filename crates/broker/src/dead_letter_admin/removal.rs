@@ -45,9 +45,8 @@ impl DeadLetterAdmin {
         let admin = Arc::clone(self);
         let change = async move {
             admin.make_ids(asked.topic()).await?;
-            let runtime = &admin.runtime;
             for some in letters.chunks(RANGES_MAX) {
-                let (log, changed) = (&*runtime.log, &runtime.changed_letters);
+                let (log, changed) = (&*admin.access.log, &*admin.changed_letters);
                 let deleted = asked.letters().delete(log, changed, some.to_vec());
                 deleted.ok_or(Error::Closing)?.await?;
             }
@@ -92,7 +91,7 @@ impl DeadLetterAdmin {
             Selection::Messages(_) => None,
         };
         let first = self.first_letter(letter_box.topic(), since).await?;
-        let end = self.runtime.log.end(letter_box.topic().id());
+        let end = self.access.log.end(letter_box.topic().id());
         Ok(match selection.bounds() {
             Some((from, last)) => (from.max(first), last.next().min(end)),
             None => (first, end),
@@ -105,7 +104,7 @@ impl DeadLetterAdmin {
             Some(name) => name.to_string(),
             None => letter_box.topic().name().to_string(),
         };
-        self.runtime.audit(act, resource, Some(details));
+        self.auditor.record(act, resource, Some(details));
     }
 
     /// Creates the records for a dead letter topic's handled letters, if there are none yet. They

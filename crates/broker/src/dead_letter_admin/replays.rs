@@ -85,10 +85,10 @@ impl DeadLetterAdmin {
             Ok(run)
         };
         let run = self.catalogue.change(change).await?;
-        let until = self.runtime.clock.now().plus(COUNT_WAIT);
+        let until = self.access.clock.now().plus(COUNT_WAIT);
         tokio::select! {
             () = wait_for(&run, Run::is_counted) => {}
-            () = self.runtime.clock.sleep_until(until) => {}
+            () = self.access.clock.sleep_until(until) => {}
         }
         Ok(run.view())
     }
@@ -110,7 +110,7 @@ impl DeadLetterAdmin {
     /// Ends a replay before it is done. What was replayed stays replayed. `FailedPrecondition` if
     /// it has already ended.
     pub(crate) async fn cancel_replay(&self, name: &str) -> Result<Replay> {
-        self.runtime.check_serving()?;
+        self.access.check_serving()?;
         let run = self.find_replay(name)?;
         if !run.is_running() {
             let state = run.view().state.as_str();
@@ -118,8 +118,8 @@ impl DeadLetterAdmin {
             return Err(Error::FailedPrecondition(why));
         }
         run.cancel();
-        wait_for(&run, |run| !run.is_running() || self.runtime.check_serving().is_err()).await;
-        self.runtime.check_serving()?;
+        wait_for(&run, |run| !run.is_running() || self.access.check_serving().is_err()).await;
+        self.access.check_serving()?;
         Ok(run.view())
     }
 
@@ -162,7 +162,7 @@ impl DeadLetterAdmin {
         let _ledger = self.catalogue.lock().await;
         self.check_running()?;
         self.forget_oldest().await?;
-        let now = self.runtime.clock.wall();
+        let now = self.access.clock.wall();
         let project = match &request.place {
             LetterPlace::Topic(name) => name.project(),
             LetterPlace::Subscription(name) => name.project(),
@@ -175,7 +175,7 @@ impl DeadLetterAdmin {
             to: request.to,
             per_second: request.per_second,
             again: request.again,
-            until: self.runtime.log.end(letter_box.topic().id()),
+            until: self.access.log.end(letter_box.topic().id()),
             created: now,
         };
         let account = Account::new(now);
@@ -232,7 +232,7 @@ impl DeadLetterAdmin {
         done: domain::Progress,
     ) {
         let sent = readers.topic().letters().open_run(run.id, done);
-        run.note(self.runtime.clock.wall(), |account| account.replayed = sent);
+        run.note(self.access.clock.wall(), |account| account.replayed = sent);
         let admin = Arc::clone(self);
         let task = spawn::named("replay", async move {
             work(&admin, &run, readers).await;
@@ -248,7 +248,7 @@ impl DeadLetterAdmin {
         let (mut account, version) = run.account();
         account.state = state;
         account.error = error.or(account.error);
-        account.updated = self.runtime.clock.wall();
+        account.updated = self.access.clock.wall();
         let stored = StoredReplay { order: run.order.clone(), account: account.clone() };
         let put = match stored.encode() {
             Ok(value) => {
@@ -266,7 +266,7 @@ impl DeadLetterAdmin {
                 if let Some(readers) = self.registry.readers_of(run.order.topic_id) {
                     readers.topic().letters().close_run(run.id);
                 }
-                self.runtime.changed.forget(run.id);
+                self.changed.forget(run.id);
                 run.end(account, entry.version);
             }
             // After the next start it will have little or nothing left to do.
@@ -298,7 +298,7 @@ impl DeadLetterAdmin {
             self.load_replay(&entry).await?;
         }
         for readers in self.registry.all_readers() {
-            readers.topic().letters().mark_all_changed(&self.runtime.changed_letters);
+            readers.topic().letters().mark_all_changed(&self.changed_letters);
         }
         Ok(())
     }
@@ -336,7 +336,7 @@ impl DeadLetterAdmin {
 
     async fn drop_handled(&self, entry: &Entry) -> Result<()> {
         self.catalogue.store().delete(Kind::HandledLetters, &entry.name, entry.version).await?;
-        self.runtime.changed.forget(SubscriptionId(entry.id));
+        self.changed.forget(SubscriptionId(entry.id));
         Ok(())
     }
 
@@ -348,7 +348,7 @@ impl DeadLetterAdmin {
         self.replays.runs.write().insert(name, Arc::clone(&run));
         if !run.is_running() {
             // The server may have stopped before this was forgotten.
-            self.runtime.changed.forget(id);
+            self.changed.forget(id);
             return Ok(());
         }
         match self.living_readers(run.order.topic_id) {
@@ -378,7 +378,7 @@ impl DeadLetterAdmin {
     /// start.
     pub(crate) async fn drop_topic(&self, topic: &Topic) {
         for id in topic.letters().clear() {
-            self.runtime.changed.forget(id);
+            self.changed.forget(id);
         }
         let store = self.catalogue.store();
         for what in [REPLAYED, DELETED] {
@@ -395,7 +395,7 @@ impl DeadLetterAdmin {
 async fn work(admin: &DeadLetterAdmin, run: &Run, readers: Arc<Readers>) {
     let letter_box = LetterBox { readers, subscription: run.order.subscription.clone() };
     let ended = Work { admin, run, letter_box: letter_box.clone() }.go().await;
-    if admin.runtime.check_serving().is_err() {
+    if admin.access.check_serving().is_err() {
         return;
     }
     let (state, error) = match ended {

@@ -17,6 +17,7 @@ use super::replay::Run;
 use super::{DeadLetterAdmin, LetterState};
 use crate::error::{Error, Result};
 use crate::handled_letters::Outgoing;
+use crate::runtime::LogAccess;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
 
@@ -52,10 +53,10 @@ impl Work<'_> {
             self.admin.selection_range(&self.letter_box, &self.run.order.selection).await?;
         let end = end.min(self.run.order.until);
         self.count(from, end).await?;
-        let mut pace = Pace::new(self.run.order.per_second, self.admin.runtime.clock.now());
+        let mut pace = Pace::new(self.run.order.per_second, self.admin.access.clock.now());
         let mut at = from;
         loop {
-            self.admin.runtime.check_serving()?;
+            self.admin.access.check_serving()?;
             if self.letter_box.topic().is_deleted() {
                 let name = self.letter_box.topic().name();
                 let why = format!("dead letter topic {name} was deleted");
@@ -115,7 +116,7 @@ impl Work<'_> {
                 skipped += 1;
             }
         }
-        self.run.note(self.admin.runtime.clock.wall(), |account| account.skipped += skipped);
+        self.run.note(self.admin.access.clock.wall(), |account| account.skipped += skipped);
         due
     }
 
@@ -129,7 +130,7 @@ impl Work<'_> {
             }
             let step: Vec<_> = due.by_ref().take(pace.step()).collect();
             let sent = self.send(step, &targets).await?;
-            pace.note(self.admin.runtime.clock.now(), sent);
+            pace.note(self.admin.access.clock.now(), sent);
         }
         Ok(None)
     }
@@ -140,7 +141,7 @@ impl Work<'_> {
             let changed = self.run.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let clock = &self.admin.runtime.clock;
+            let clock = &self.admin.access.clock;
             if self.run.is_cancelled() || pace.due() <= clock.now() {
                 return self.run.is_cancelled();
             }
@@ -182,20 +183,19 @@ impl Work<'_> {
     /// Appends and records in one commit, once there is room for it.
     async fn commit(&self, group: Vec<Outgoing>, target: &Topic) -> Result<usize> {
         self.wait_for_room().await?;
-        let runtime = &self.admin.runtime;
         let (count, again) = (group.len(), self.run.order.again);
         let first = group.first().map(|one| one.offset.to_string()).unwrap_or_default();
         let append = |outgoing: Vec<Outgoing>, progress| {
             let messages = outgoing.into_iter().map(|one| (one.message, one.addressee));
             target.queue_addressed(messages, progress).map(|(_, receipt)| receipt)
         };
-        let (letters, changed) = (self.letter_box.letters(), &runtime.changed_letters);
+        let (letters, changed) = (self.letter_box.letters(), &self.admin.changed_letters);
         match letters.replay(changed, (self.run.id, again), group, append) {
             Ok((sent, receipt)) => {
                 if let Some(receipt) = receipt {
                     receipt.await?;
                 }
-                self.run.note(runtime.clock.wall(), |account| {
+                self.run.note(self.admin.access.clock.wall(), |account| {
                     account.replayed += sent as u64;
                     account.skipped += (count - sent) as u64;
                 });
@@ -212,18 +212,17 @@ impl Work<'_> {
 
     /// A full disk only delays a replay.
     async fn wait_for_room(&self) -> Result<()> {
-        let runtime = &self.admin.runtime;
-        while !runtime.log.has_room() {
-            match runtime.log.room().await {
+        let LogAccess { log, clock, .. } = &self.admin.access;
+        while !log.has_room() {
+            match log.room().await {
                 Err(storage::Error::Full) => {
                     let why = "waiting for disk space: free some, or ack stored messages";
-                    self.run.note(runtime.clock.wall(), |account| {
+                    self.run.note(clock.wall(), |account| {
                         account.error = Some(why.to_owned());
                     });
-                    runtime.changed.press();
-                    let again_at = runtime.clock.now().plus(RETRY_AFTER);
-                    runtime.clock.sleep_until(again_at).await;
-                    runtime.check_serving()?;
+                    self.admin.changed.press();
+                    clock.sleep_until(clock.now().plus(RETRY_AFTER)).await;
+                    self.admin.access.check_serving()?;
                 }
                 other => {
                     other?;
@@ -235,7 +234,7 @@ impl Work<'_> {
     }
 
     fn note_failed(&self, count: u64, message_id: &str, why: &str) {
-        self.run.note(self.admin.runtime.clock.wall(), |account| {
+        self.run.note(self.admin.access.clock.wall(), |account| {
             account.failed += count;
             let tell = || format!("dead letter {message_id}: {why}");
             account.error.get_or_insert_with(tell);
@@ -263,7 +262,7 @@ impl Work<'_> {
         if subscription.topic().is_deleted() {
             return Err(format!("topic {} of subscription {name} is deleted", settings.topic));
         }
-        let rules = crate::settings::delivery(&settings, &self.admin.runtime.options.push);
+        let rules = subscription.rules();
         Ok((subscription, rules))
     }
 

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Moment, Progress, SubscriptionId};
-use futures::FutureExt;
 use storage::{Checkpoint, Commit, ProgressStore};
 
 use super::retention::Retention;
+use crate::changed::{Changed, ChangedList};
 use crate::error::Result;
+use crate::guard::Guard;
 use crate::handled_letters::HandledLetters;
 use crate::push::attempts::Attempts;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::LogAccess;
 use crate::subscription::{Cursor, Notes, Subscription};
+use crate::upkeep::Upkeep;
 
 /// How often to check whether retention, which passes on its own, has freed something.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
@@ -23,11 +25,19 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Does checkpoints and trims the log.
 pub(crate) struct Checkpointer {
-    pub(super) runtime: Arc<Runtime>,
-    notes: Arc<Notes>,
-    pub(super) registry: Arc<Registry>,
-    pub(super) progress: Arc<dyn ProgressStore>,
-    attempts: Arc<Attempts>,
+    pub(crate) access: LogAccess,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) progress: Arc<dyn ProgressStore>,
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) changed: Arc<Changed>,
+    /// Has the subscriptions that changed.
+    pub(crate) notes: Arc<Notes>,
+    /// Dead letter topics whose letters were handled.
+    pub(crate) changed_letters: Arc<ChangedList<HandledLetters>>,
+    pub(crate) upkeep: Arc<Upkeep>,
+    /// How long changes wait for others to be saved with them.
+    pub(crate) flush_every: Duration,
 }
 
 #[derive(PartialEq, Eq)]
@@ -37,31 +47,21 @@ enum Due {
 }
 
 impl Checkpointer {
-    pub(crate) fn new(
-        runtime: Arc<Runtime>,
-        notes: Arc<Notes>,
-        registry: Arc<Registry>,
-        progress: Arc<dyn ProgressStore>,
-        attempts: Arc<Attempts>,
-    ) -> Self {
-        Self { runtime, notes, registry, progress, attempts }
-    }
-
     /// Runs forever. Sleeps while nothing has changed.
     pub(crate) async fn run(self: Arc<Self>) {
-        let Runtime { clock, changed, upkeep, .. } = &*self.runtime;
+        let (clock, changed) = (&self.access.clock, &self.changed);
         let mut trim_at = clock.now().plus(TRIM_EVERY);
         loop {
             let is_due = self.wait_until_due(trim_at).await;
             let pressed = changed.take_pressed();
             // On a full disk any ack may have freed enough to continue.
-            let trims = pressed || is_due == Due::Trim || self.is_full();
+            let trims = pressed || is_due == Due::Trim || self.access.is_full();
             let done = self.once(trims).await;
-            upkeep.note(&done, self.runtime.now());
+            self.upkeep.note(&done, self.access.now());
             if let Err(error) = &done {
                 tracing::warn!(%error, "could not save progress or free space in the log");
             }
-            if done.is_err() || self.is_full() {
+            if done.is_err() || self.access.is_full() {
                 clock.sleep_until(clock.now().plus(RETRY_AFTER)).await;
             }
             if done.is_err() && pressed {
@@ -73,16 +73,10 @@ impl Checkpointer {
         }
     }
 
-    /// Whether the disk is full. A log that only waits for its chores does not count.
-    fn is_full(&self) -> bool {
-        let log = &self.runtime.log;
-        !log.has_room() && matches!(log.room().now_or_never(), Some(Err(storage::Error::Full)))
-    }
-
     /// Waits for a change and then for the flush interval, for the log to ask for room, or for the
     /// next scheduled trim.
     async fn wait_until_due(&self, trim_at: Moment) -> Due {
-        let Runtime { clock, changed, options, .. } = &*self.runtime;
+        let (clock, changed) = (&self.access.clock, &self.changed);
         if changed.is_pressed() {
             return Due::Trim;
         }
@@ -91,7 +85,7 @@ impl Checkpointer {
             () = self.attempts.wake.notified() => {}
             () = clock.sleep_until(trim_at) => return Due::Trim,
         }
-        let flush_at = clock.now().plus(options.progress_flush);
+        let flush_at = clock.now().plus(self.flush_every);
         while !changed.is_pressed() {
             tokio::select! {
                 () = changed.wake.notified() => {}
@@ -112,8 +106,8 @@ impl Checkpointer {
     async fn checkpoint_and_trim(&self, trims: bool) -> Result<()> {
         self.checkpoint().await?;
         if trims {
-            let log = Arc::clone(&self.runtime.log);
-            let (topics, now) = (self.registry.all_readers(), self.runtime.retention_now());
+            let log = Arc::clone(&self.access.log);
+            let (topics, now) = (self.registry.all_readers(), self.guard.retention_now());
             let retention = Retention::prepare(&*log, topics, now).await?;
             let trimmed = log.trim(Arc::new(retention)).await?;
             tracing::debug!(?trimmed, "log trimmed");
@@ -124,12 +118,12 @@ impl Checkpointer {
     /// Saves what changed. The position is read before the progress: every frame up to it is
     /// included. The barrier makes sure that nothing is saved that the log does not have.
     async fn checkpoint(&self) -> Result<()> {
-        let runtime = &self.runtime;
-        let position = runtime.log.position();
-        let (taken, progress) = Taken::from(runtime, &self.notes);
+        let log = &self.access.log;
+        let position = log.position();
+        let (taken, progress) = Taken::from(self);
         let forgotten = taken.forgotten.clone();
-        let clock = Some(runtime.guard.mark(&*runtime.clock));
-        runtime.log.commit(Commit::barrier()).await?;
+        let clock = Some(self.guard.mark());
+        log.commit(Commit::barrier()).await?;
         let checkpoint = Checkpoint { position, progress, forgotten, clock };
         self.progress.checkpoint(checkpoint).await?;
         taken.note_saved();
@@ -140,7 +134,7 @@ impl Checkpointer {
 /// What a checkpoint has taken off the lists of changes. Until it is saved it belongs there: if the
 /// chore is aborted halfway, the next checkpoint, which has a later position, must not miss it.
 struct Taken<'chore> {
-    runtime: &'chore Runtime,
+    chore: &'chore Checkpointer,
     subscriptions: Vec<(Arc<Subscription>, Cursor)>,
     letters: Vec<(Arc<HandledLetters>, Vec<SubscriptionId>)>,
     forgotten: Vec<SubscriptionId>,
@@ -148,19 +142,19 @@ struct Taken<'chore> {
 
 impl<'chore> Taken<'chore> {
     /// Takes everything, with the progress to save.
-    fn from(runtime: &'chore Runtime, notes: &Notes) -> (Self, Vec<(SubscriptionId, Progress)>) {
-        let subscriptions = notes.changed.take();
-        let forgotten = runtime.changed.take_forgotten();
-        let mut taken = Self { runtime, subscriptions: Vec::new(), letters: Vec::new(), forgotten };
+    fn from(chore: &'chore Checkpointer) -> (Self, Vec<(SubscriptionId, Progress)>) {
+        let subscriptions = chore.notes.changed.take();
+        let forgotten = chore.changed.take_forgotten();
+        let mut taken = Self { chore, subscriptions: Vec::new(), letters: Vec::new(), forgotten };
         let mut progress = Vec::with_capacity(subscriptions.len());
         for subscription in subscriptions {
             if let Some(state) = subscription.capture() {
-                let cursor = Cursor::of(&state, runtime.clock.wall());
+                let cursor = Cursor::of(&state, chore.access.clock.wall());
                 progress.push((subscription.id(), state));
                 taken.subscriptions.push((subscription, cursor));
             }
         }
-        for letters in runtime.changed_letters.take() {
+        for letters in chore.changed_letters.take() {
             let handled = letters.capture();
             taken.letters.push((letters, handled.iter().map(|(id, _)| *id).collect()));
             progress.extend(handled);
@@ -179,7 +173,7 @@ impl<'chore> Taken<'chore> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        let Runtime { changed, changed_letters, .. } = self.runtime;
+        let Checkpointer { changed, changed_letters, .. } = self.chore;
         for (subscription, _) in std::mem::take(&mut self.subscriptions) {
             subscription.mark_changed();
         }

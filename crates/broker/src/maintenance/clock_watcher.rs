@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::Clock;
 use domain::clock::{ClockChange, ClockView};
 
+use crate::audit::Auditor;
+use crate::changed::Changed;
+use crate::expiries::Expiries;
+use crate::guard::Guard;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
 
 /// How often both clocks are compared. Code that deletes by time notices a jump by itself.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -24,37 +28,35 @@ pub struct ClockStatus {
 
 /// Compares the clocks.
 pub(crate) struct ClockWatcher {
-    runtime: Arc<Runtime>,
-    registry: Arc<Registry>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) auditor: Auditor,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) expiries: Arc<Expiries>,
+    pub(crate) changed: Arc<Changed>,
 }
 
 impl ClockWatcher {
-    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>) -> Self {
-        Self { runtime, registry }
-    }
-
     /// Runs forever.
     pub(crate) async fn run(self: Arc<Self>) {
-        let Runtime { guard, clock, .. } = &*self.runtime;
         loop {
-            let change = guard.look(&**clock);
+            let change = self.guard.look();
             if matches!(change, Some(ClockChange::PutRight | ClockChange::Steady)) {
                 self.go_on();
             }
-            clock.sleep_until(clock.now().plus(LOOK_EVERY)).await;
+            self.clock.sleep_until(self.clock.now().plus(LOOK_EVERY)).await;
         }
     }
 
     /// Wakes everything that waited for time to resume, and has the mark saved.
     fn go_on(&self) {
-        self.runtime.expiries.wake.notify_one();
-        self.runtime.changed.wake.notify_one();
+        self.expiries.wake.notify_one();
+        self.changed.wake.notify_one();
     }
 
     /// The state of the wall clock, and whether retention and expiry are suspended because of it.
     pub(crate) fn status(&self) -> ClockStatus {
-        let runtime = &self.runtime;
-        let clock = runtime.guard.view(&*runtime.clock);
+        let clock = self.guard.view();
         let mut status = ClockStatus { clock, expiring_subscriptions: 0, expiring_snapshots: 0 };
         if clock.suspended.is_some() {
             let is_over = |at| at <= clock.wall;
@@ -72,10 +74,10 @@ impl ClockWatcher {
     /// returns the previous state.
     pub(crate) fn confirm(&self) -> ClockStatus {
         let before = self.status();
-        if self.runtime.guard.confirm(&*self.runtime.clock) {
+        if self.guard.confirm() {
             let ahead = before.clock.suspended.map_or(0, |jump| jump.ahead.as_secs());
             let details = format!("{ahead} s ahead of the time that has passed");
-            self.runtime.audit("confirm clock", "clock", Some(details));
+            self.auditor.record("confirm clock", "clock", Some(details));
             self.go_on();
         }
         before

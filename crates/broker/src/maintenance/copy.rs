@@ -16,8 +16,8 @@ impl Checkpointer {
         tracing::warn!("this store is a copy: message ids continue above the current time");
         // Move the rest of the log out of the way first.
         self.once(true).await?;
-        let known = self.runtime.guard.mark(&*self.runtime.clock).wall;
-        let floor = Offset(self.runtime.clock.wall().max(known).0).next();
+        let known = self.guard.mark().wall;
+        let floor = Offset(self.access.clock.wall().max(known).0).next();
         let mut topics = self.registry.all_readers();
         topics.retain(|readers| !readers.topic().is_deleted());
         let raised: Vec<(TopicId, OffsetRange)> = topics

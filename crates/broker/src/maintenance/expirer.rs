@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::Clock;
 use domain::{Moment, Timestamp};
 
 use crate::admin::Admin;
 use crate::error::Result;
+use crate::expiries::Expiries;
+use crate::guard::Guard;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
 
 /// This long after the first unsaved use, all uses are saved. A crash loses no more than that.
 const SAVE_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -18,26 +20,24 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// Deletes what expires.
 pub(crate) struct Expirer {
-    runtime: Arc<Runtime>,
-    registry: Arc<Registry>,
-    admin: Arc<Admin>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) expiries: Arc<Expiries>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) admin: Arc<Admin>,
 }
 
 impl Expirer {
-    pub(crate) fn new(runtime: Arc<Runtime>, registry: Arc<Registry>, admin: Arc<Admin>) -> Self {
-        Self { runtime, registry, admin }
-    }
-
     /// Runs forever. Sleeps until something expires or has to be saved.
     pub(crate) async fn run(self) {
-        let Runtime { expiries, clock, .. } = &*self.runtime;
+        let expiries = &self.expiries;
         let mut save_at = None;
         loop {
             expiries.start_over();
             let next = self.end_due().await;
             expiries.set_planned(next);
             if expiries.is_used() && save_at.is_none() {
-                save_at = Some(clock.now().plus(SAVE_AFTER));
+                save_at = Some(self.clock.now().plus(SAVE_AFTER));
             }
             let expires_at = self.moment_of(next);
             tokio::select! {
@@ -56,22 +56,21 @@ impl Expirer {
     /// When the wall clock will show `time`, unless someone sets it. While time stands still for
     /// expiry, never: the chore is woken when it resumes.
     fn moment_of(&self, time: Option<Timestamp>) -> Option<Moment> {
-        let now = self.runtime.now();
-        let retention = self.runtime.retention_at(now);
-        let is_suspended = self.runtime.guard.is_suspended();
-        time.filter(|_| !is_suspended).map(|time| now.moment.plus(time.since(retention)))
+        let (now, retention) = (self.clock.now(), self.guard.retention_now());
+        let is_suspended = self.guard.is_suspended();
+        time.filter(|_| !is_suspended).map(|time| now.plus(time.since(retention)))
     }
 
     async fn sleep(&self, until: Option<Moment>) {
         match until {
-            Some(until) => self.runtime.clock.sleep_until(until).await,
+            Some(until) => self.clock.sleep_until(until).await,
             None => std::future::pending().await,
         }
     }
 
     /// Deletes what is due; returns when the next is due.
     async fn end_due(&self) -> Option<Timestamp> {
-        let now = self.runtime.retention_now();
+        let now = self.guard.retention_now();
         let mut next = Vec::new();
         for snapshot in self.registry.all_snapshots() {
             let settings = snapshot.settings();

@@ -25,7 +25,6 @@ pub(crate) use json::{Spelling, message_json};
 
 use super::exchange::Request;
 use super::signature::Signer;
-use crate::decimal;
 use metadata::Metadata;
 
 const SEQUENCE: &str = "postrider-sequence";
@@ -211,7 +210,7 @@ impl Template {
         body.extend_from_slice(&self.behind);
         if self.has_dead_letter_policy {
             body.extend_from_slice(b",\"deliveryAttempt\":");
-            decimal::put(body, u64::from(lease.attempt), 0);
+            json::put_number(body, u64::from(lease.attempt));
         }
         put_link(link, lease.record.offset, body);
         body.push(b'}');
@@ -270,7 +269,7 @@ impl Template {
 fn put_line(lines: &mut Vec<u8>, name: &str, number: u64) {
     lines.extend_from_slice(name.as_bytes());
     lines.extend_from_slice(b": ");
-    decimal::put(lines, number, 0);
+    json::put_number(lines, number);
     lines.extend_from_slice(b"\r\n");
 }
 
@@ -282,10 +281,10 @@ fn put_link(link: Link, sequence: Offset, body: &mut Vec<u8>) {
         Link::After(previous) => Some(previous),
     };
     body.extend_from_slice(b",\"postrider\":{\"sequence\":\"");
-    decimal::put(body, sequence.0, 0);
+    json::put_number(body, sequence.0);
     if let Some(previous) = previous {
         body.extend_from_slice(b"\",\"previousSequence\":\"");
-        decimal::put(body, previous.0, 0);
+        json::put_number(body, previous.0);
     }
     body.extend_from_slice(b"\"}");
 }

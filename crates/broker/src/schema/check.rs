@@ -179,7 +179,7 @@ impl Schemas {
             return;
         }
         let details = format!("{} -> {}", told(before), told(after));
-        self.runtime.audit("change schema", topic.to_string(), Some(details));
+        self.auditor.record("change schema", topic.to_string(), Some(details));
     }
 }
 

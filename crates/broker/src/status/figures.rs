@@ -17,7 +17,7 @@ impl Observer {
 
     /// The figures of one subscription.
     pub(crate) fn figures_of(&self, subscription: &Subscription) -> SubscriptionFigures {
-        let now = self.runtime.now();
+        let now = self.access.now();
         let endpoint = |address: &str| self.push.endpoint(now.moment, address);
         let figures = subscription.figures(now, &endpoint);
         let dead_letters_waiting = letters_waiting(&self.registry, &figures.name);
@@ -26,7 +26,7 @@ impl Observer {
 
     /// What keeps the subscription of that name from delivering.
     pub(crate) fn obstacles(&self, name: &SubscriptionName) -> Result<Obstacles> {
-        let now = self.runtime.now();
+        let now = self.access.now();
         let endpoint = |address: &str| self.push.endpoint(now.moment, address);
         Ok(self.registry.subscription(name)?.obstacles(now, &endpoint))
     }

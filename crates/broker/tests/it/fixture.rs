@@ -12,8 +12,9 @@ use domain::setting::read::show_google_time;
 use domain::topic::Change;
 use domain::{DeadLetterPolicy, Message, SubscriptionName, Timestamp, TopicName};
 use parking_lot::Mutex;
-use storage::Engine;
+use storage::{Engine, disk};
 use testkit::FakeClock;
+use testkit::disk::{Effect, Fault};
 
 use crate::spy::SpyLog;
 
@@ -199,6 +200,34 @@ pub(crate) fn settings(topic: &TopicName, id: &str) -> domain::Subscription {
 /// A policy that lets five attempts fail.
 pub(crate) fn dead_letters_to(topic: &str) -> Option<DeadLetterPolicy> {
     Some(DeadLetterPolicy::new(topic_name(topic), Some(5), None))
+}
+
+/// The subscription `sub` of the topic `orders`, whose dead letters go to the topic `dead`.
+pub(crate) async fn set_up_letters(broker: &Broker) {
+    for id in ["orders", "dead"] {
+        broker.create_topic(domain::Topic::new(topic_name(id))).await.unwrap();
+    }
+    let dead_letter_policy = dead_letters_to("dead");
+    let subscription =
+        domain::Subscription { dead_letter_policy, ..settings(&topic_name("orders"), "sub") };
+    broker.create_subscription(subscription).await.unwrap();
+}
+
+/// Everything so small that the log is used again and again.
+pub(crate) fn small_log() -> disk::Options {
+    disk::Options {
+        wal_segment_bytes: 64 << 10,
+        wal_max_bytes: 512 << 10,
+        tail_memory_bytes: 32 << 10,
+        topic_segment_bytes: 48 << 10,
+        reserve_bytes: 64 << 10,
+        ..disk::Options::default()
+    }
+}
+
+/// The power goes at the n-th call from now.
+pub(crate) fn power_off(nth: u64) -> Fault {
+    Fault { on: None, nth, effect: Effect::PowerOff }
 }
 
 /// A topic is to keep every message that long.

@@ -21,8 +21,7 @@ use testkit::{FakeClock, SimDisk};
 use tokio::runtime::{self, Runtime};
 
 use crate::fixture::{
-    Fixture, dead_letters_to, message, settings, settle, subscription_name, texts, topic_name,
-    until,
+    Fixture, message, set_up_letters, settings, settle, subscription_name, texts, topic_name, until,
 };
 use crate::spy::SpyLog;
 
@@ -215,16 +214,6 @@ impl Life {
     }
 }
 
-async fn set_up(broker: &Broker) {
-    for id in ["orders", "dead"] {
-        broker.create_topic(domain::Topic::new(topic_name(id))).await.unwrap();
-    }
-    let dead_letter_policy = dead_letters_to("dead");
-    let subscription =
-        Subscription { dead_letter_policy, ..settings(&topic_name("orders"), "sub") };
-    broker.create_subscription(subscription).await.unwrap();
-}
-
 async fn put_letter(broker: &Broker) {
     let source = ("original_subscription".to_owned(), subscription_name("sub").to_string());
     let letter = Message { attributes: [source].into(), ..message("letter") };
@@ -256,7 +245,7 @@ async fn pulled(broker: &Broker) -> usize {
 fn a_letter_is_replayed_once_though_a_checkpoint_and_a_crash_come_in_between() {
     let mut lives = Lives::new();
     let life = lives.open();
-    life.runtime.block_on(set_up(&life.broker));
+    life.runtime.block_on(set_up_letters(&life.broker));
     life.runtime.block_on(put_letter(&life.broker));
     life.save();
     lives.cut_after_a_checkpoint_in(&life, |commit| !commit.appends.is_empty());
@@ -276,7 +265,7 @@ fn a_letter_is_replayed_once_though_a_checkpoint_and_a_crash_come_in_between() {
 fn a_deleted_letter_stays_so_though_a_checkpoint_and_a_crash_come_in_between() {
     let mut lives = Lives::new();
     let life = lives.open();
-    life.runtime.block_on(set_up(&life.broker));
+    life.runtime.block_on(set_up_letters(&life.broker));
     life.runtime.block_on(put_letter(&life.broker));
     life.save();
     lives.cut_after_a_checkpoint_in(&life, |commit| !commit.progress.is_empty());
@@ -295,7 +284,7 @@ fn a_deleted_letter_stays_so_though_a_checkpoint_and_a_crash_come_in_between() {
 fn a_message_is_dead_lettered_once_though_a_checkpoint_and_a_crash_come_in_between() {
     let mut lives = Lives::new();
     let life = lives.open();
-    life.runtime.block_on(set_up(&life.broker));
+    life.runtime.block_on(set_up_letters(&life.broker));
     let topic = topic_name("orders");
     let retry_policy = Some(domain::RetryPolicy::default());
     let failing = Subscription { retry_policy, ..settings(&topic, "failing") };

@@ -16,12 +16,13 @@ use domain::replay::{Destination, Selection};
 use domain::{Message, Offset, SnapshotName, Subscription, TopicName};
 use storage::disk::{self, Handle};
 use tempfile::TempDir;
-use testkit::disk::{Cut, Effect, Fault};
+use testkit::disk::Cut;
 use testkit::{FakeClock, Random, SimDisk, seed};
 use tokio::runtime::{self, Runtime};
 
 use crate::fixture::{
-    ack_ids, dead_letters_to, decoded, leases_now, message, settings, subscription_name, topic_name,
+    ack_ids, dead_letters_to, decoded, leases_now, message, power_off, settings, small_log,
+    subscription_name, topic_name,
 };
 use crate::pull_checker::{PullChecker, Seen, Standings};
 
@@ -144,7 +145,7 @@ impl Rounds {
 
     fn open(&mut self) -> Result<Life, String> {
         let database = self.folder.path().join("definitions");
-        let opened = disk::open_on(Arc::new(self.disk.clone()), &database, small());
+        let opened = disk::open_on(Arc::new(self.disk.clone()), &database, small_log());
         let opened = opened.map_err(|error| error.to_string())?;
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -466,21 +467,4 @@ async fn create(broker: &Broker, checker: &mut PullChecker) {
 
 fn topic() -> TopicName {
     topic_name("orders")
-}
-
-/// Everything so small that the log is used again and again.
-fn small() -> disk::Options {
-    disk::Options {
-        wal_segment_bytes: 64 << 10,
-        wal_max_bytes: 512 << 10,
-        tail_memory_bytes: 32 << 10,
-        topic_segment_bytes: 48 << 10,
-        reserve_bytes: 64 << 10,
-        ..disk::Options::default()
-    }
-}
-
-/// The power goes at the n-th call from now.
-fn power_off(nth: u64) -> Fault {
-    Fault { on: None, nth, effect: Effect::PowerOff }
 }

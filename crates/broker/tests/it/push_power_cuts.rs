@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 use storage::disk::Handle;
 use storage::{Commit, Engine, disk};
 use tempfile::TempDir;
-use testkit::disk::{Cut, Effect, Fault};
+use testkit::disk::Cut;
 use testkit::{Random, SimDisk, seed};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
-use crate::fixture::{message, settings, topic_name};
+use crate::fixture::{message, power_off, settings, small_log, topic_name};
 use crate::push_checker::{Outcome, PushChecker};
 use crate::push_receiver::{Answer, Push, Receiver};
 use crate::spy::SpyLog;
@@ -129,7 +129,7 @@ impl Rounds {
 
     fn open(&self, options: Options) -> Result<Life, String> {
         let database: PathBuf = self.folder.path().join("definitions");
-        let opened = disk::open_on(Arc::new(self.disk.clone()), &database, small());
+        let opened = disk::open_on(Arc::new(self.disk.clone()), &database, small_log());
         let opened = opened.map_err(|error| error.to_string())?;
         let log = SpyLog::new(Arc::clone(&opened.engine.log));
         let engine = Engine { log: Arc::clone(&log) as _, ..opened.engine };
@@ -349,18 +349,6 @@ fn topic() -> TopicName {
     topic_name("orders")
 }
 
-/// Everything so small that the log is used again and again.
-fn small() -> disk::Options {
-    disk::Options {
-        wal_segment_bytes: 64 << 10,
-        wal_max_bytes: 512 << 10,
-        tail_memory_bytes: 32 << 10,
-        topic_segment_bytes: 48 << 10,
-        reserve_bytes: 64 << 10,
-        ..disk::Options::default()
-    }
-}
-
 /// Waits until the power is off. Who reads may be the first to find out, and then nobody may write
 /// any more, so the log is not asked.
 async fn until_off(disk: &SimDisk) {
@@ -374,11 +362,6 @@ async fn until_off(disk: &SimDisk) {
         waited.expect("nothing touches the disk any more").expect("it is observed");
     }
     disk.observe_no_more();
-}
-
-/// The power goes at the n-th call from now.
-fn power_off(nth: u64) -> Fault {
-    Fault { on: None, nth, effect: Effect::PowerOff }
 }
 
 fn runtime() -> Runtime {

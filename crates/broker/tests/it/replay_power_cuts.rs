@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Broker, Clock, LetterPlace, Options, ReplayRequest, ReplayState};
+use domain::Message;
 use domain::delivery::AckId;
 use domain::replay::{Criteria, Destination, Selection};
-use domain::{Message, Subscription};
 use storage::disk::{self, Handle};
 use tempfile::TempDir;
-use testkit::disk::{Cut, Effect, Fault};
+use testkit::disk::Cut;
 use testkit::{FakeClock, SimDisk};
 use tokio::runtime::{self, Runtime};
 
-use crate::fixture::{dead_letters_to, message, settings, subscription_name, topic_name, until};
+use crate::fixture::{message, power_off, set_up_letters, subscription_name, topic_name, until};
 
 const LETTERS: u64 = 100_000;
 const PER_SECOND: u32 = 10_000;
@@ -102,7 +102,7 @@ impl Lives {
 
     /// The power goes in the middle of it all.
     fn cut(&mut self, life: Life) {
-        self.disk.fail(Fault { on: None, nth: 3, effect: Effect::PowerOff });
+        self.disk.fail(power_off(3));
         let disk = self.disk.clone();
         life.runtime.block_on(until(|| {
             self.clock.advance(STEP);
@@ -122,13 +122,7 @@ impl Lives {
 }
 
 async fn set_up(broker: &Broker) {
-    for id in ["orders", "dead"] {
-        broker.create_topic(domain::Topic::new(topic_name(id))).await.unwrap();
-    }
-    let dead_letter_policy = dead_letters_to("dead");
-    let subscription =
-        Subscription { dead_letter_policy, ..settings(&topic_name("orders"), "sub") };
-    broker.create_subscription(subscription).await.unwrap();
+    set_up_letters(broker).await;
     for first in (0..LETTERS).step_by(1_000) {
         let letters = (first..first + 1_000).map(letter).collect();
         broker.publish(&topic_name("dead"), letters).await.unwrap();

@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Resource, Setting};
+use super::read::pairs;
+use super::{Flag, Form, Resource, Set, Setting};
 use crate::error::Invalid;
-use crate::validate::RESERVED_LABEL_PREFIX;
+use crate::validate::{self, RESERVED_LABEL_PREFIX};
 
 /// The reserved label that stands for a setting.
 pub struct Label<S: Resource> {
@@ -31,6 +32,29 @@ impl<S: Resource> Label<S> {
     pub const fn new(name: &'static str) -> Self {
         Self { name, says: None, waits: |_| false, join: |_, _, _| Ok(()) }
     }
+}
+
+impl<S: Resource> Setting<S> {
+    /// The entry of the labels themselves, which every resource has.
+    pub const LABELS: Self = Self {
+        path: "labels",
+        form: Form::Pairs,
+        config: "labels",
+        flag: Some(Flag::new("label")),
+        default: "none",
+        title: "Labels",
+        help: "A label",
+        set: Set::Joined {
+            whole: |change, field, value| {
+                change.labels = Some(pairs(field, value)?.unwrap_or_default());
+                Ok(())
+            },
+            part: None,
+        },
+        show: |one| json!(one.labels()),
+        check: |one| validate::labels(one.labels()),
+        ..Self::NONE
+    };
 }
 
 impl<S: Resource> Clone for Label<S> {

@@ -8,14 +8,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::change::Joined;
-use super::{Start, checks, deadline, policies, push_shapes, pushing, shapes};
+use super::{Start, checks, deadline, policies, push_settings, shapes};
 use crate::alert;
 use crate::backoff::Backoff;
 use crate::error::Invalid;
 use crate::filter::Filter;
 use crate::limits::{
-    ACK_DEADLINE_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, EXPIRATION_DEFAULT, PUSH_RATE_MAX,
-    RETENTION_DEFAULT,
+    ACK_DEADLINE_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, EXPIRATION_DEFAULT, RETENTION_DEFAULT,
 };
 use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
@@ -286,25 +285,7 @@ pub static SETTINGS: &[Entry] = &[
         show: |one| one.message_ordering.into(),
         ..Entry::NONE
     },
-    Entry {
-        path: "labels",
-        form: Form::Pairs,
-        config: "labels",
-        flag: Some(Flag::new("label")),
-        default: "none",
-        title: "Labels",
-        help: "A label",
-        set: Set::Joined {
-            whole: |change, field, value| {
-                change.labels = Some(pairs(field, value)?.unwrap_or_default());
-                Ok(())
-            },
-            part: None,
-        },
-        show: |one| json!(one.labels),
-        check: |one| validate::labels(&one.labels),
-        ..Entry::NONE
-    },
+    Entry::LABELS,
     Entry {
         path: "retry_policy",
         form: Form::Object,
@@ -333,91 +314,13 @@ pub static SETTINGS: &[Entry] = &[
         show: policies::show_dead_letter,
         ..Entry::NONE
     },
-    Entry {
-        path: "push_config",
-        form: Form::Object,
-        default: "pull",
-        help: "How messages are pushed",
-        set: Set::Joined { whole: push_shapes::set_whole, part: None },
-        show: push_shapes::show_whole,
-        check: pushing::check,
-        ..Entry::NONE
-    },
-    Entry {
-        path: "push_config.push_endpoint",
-        config: "push_endpoint",
-        flag: Some(Flag::new("endpoint").value("URL").none("none")),
-        is_secret: true,
-        default: "none: messages are pulled",
-        title: "Endpoint",
-        help: "Where messages are pushed to, http:// or https://",
-        set: Set::Joined { whole: push_shapes::set_endpoint, part: None },
-        show: |one| push_shapes::show_part(one, "pushEndpoint"),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "push_config.attributes",
-        form: Form::Pairs,
-        config: "push_attributes",
-        default: "none",
-        help: "Google's push config attributes: stored and shown",
-        set: Set::Joined { whole: push_shapes::set_attributes, part: None },
-        show: |one| push_shapes::show_part(one, "attributes"),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "push_config.no_wrapper",
-        form: Form::Object,
-        parts: push_shapes::FORM_PARTS,
-        has_masked_parts: true,
-        spellings: &[Spelling { name: "push_config.pubsub_wrapper", is_opposite: true }],
-        config: "push_no_wrapper",
-        flag: Some(Flag::new("no-wrapper")),
-        default: "the message in Google's envelope",
-        help: "Send the data alone, without an envelope",
-        set: Set::Joined { whole: push_shapes::set_form, part: None },
-        show: |one| push_shapes::show_part(one, "noWrapper"),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "push_config.oidc_token",
-        form: Form::Object,
-        parts: push_shapes::OIDC_PARTS,
-        has_masked_parts: true,
-        config: "push_oidc_token",
-        default: "none",
-        help: "The token sent with each push",
-        set: Set::Joined { whole: push_shapes::set_oidc, part: None },
-        show: |one| push_shapes::show_part(one, "oidcToken"),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "push_config.timeout_seconds",
-        form: Form::Seconds,
-        label: Some(Label {
-            waits: |one| one.push.is_none(),
-            join: push_shapes::join_timeout_label,
-            ..Label::new("postrider-timeout-seconds")
-        }),
-        config: "push_timeout_seconds",
-        flag: Some(Flag::new("timeout")),
-        is_added: true,
-        default: "the ack deadline if given, else 30s",
-        title: "Timeout",
-        help: "How long the endpoint has to respond: 1s to 10m",
-        set: Set::Joined { whole: push_shapes::set_timeout, part: None },
-        show: |one| push_shapes::show_part(one, "timeoutSeconds"),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "push_config.retry_policy",
-        form: Form::Own,
-        is_added: true,
-        default: "none",
-        help: "Another spelling of `retryPolicy` and `postrider.maxAttempts`",
-        set: Set::Joined { whole: push_shapes::set_retry, part: None },
-        ..Entry::NONE
-    },
+    push_settings::WHOLE,
+    push_settings::ENDPOINT,
+    push_settings::ATTRIBUTES,
+    push_settings::NO_WRAPPER,
+    push_settings::OIDC_TOKEN,
+    push_settings::TIMEOUT,
+    push_settings::RETRY_POLICY,
     Entry {
         path: "postrider.fifo",
         form: Form::Switch,
@@ -606,100 +509,11 @@ pub static SETTINGS: &[Entry] = &[
         check: |one| one.alerts.validate(),
         ..Entry::NONE
     },
-    Entry {
-        path: "postrider.headers",
-        form: Form::Pairs,
-        config: "headers",
-        flag: Some(Flag::new("header").value("NAME=VALUE")),
-        is_secret: true,
-        default: "none",
-        title: "Headers",
-        help: "A header sent with each push",
-        set: Set::Alone(|one, field, value| {
-            one.headers = pairs(field, value)?.unwrap_or_default();
-            Ok(())
-        }),
-        show: |one| shapes::show_pairs(&one.headers),
-        check: |one| pushing::check_headers(&one.headers),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "postrider.method",
-        form: Form::Word(&["POST", "PUT", "PATCH"]),
-        config: "method",
-        flag: Some(Flag::new("method").value("METHOD")),
-        default: "POST",
-        title: "Method",
-        help: "The method of each push",
-        set: Set::Alone(|one, field, value| {
-            let given = text(field, value)?.map(|text| Method::parse(field, &text)).transpose()?;
-            one.method = given.unwrap_or_default();
-            Ok(())
-        }),
-        show: |one| match one.push.is_some() || one.method != Method::default() {
-            true => one.method.as_str().into(),
-            false => Value::Null,
-        },
-        ..Entry::NONE
-    },
-    Entry {
-        path: "postrider.signing",
-        form: Form::Object,
-        parts: shapes::SIGNING_PARTS,
-        config: "signing",
-        flag: Some(Flag::new("sign").value("BOOL")),
-        is_secret: true,
-        default: "off",
-        title: "Signed",
-        help: "Sign pushes with a generated secret, shown once",
-        set: Set::Joined {
-            whole: |change, field, value| {
-                change.joined.signing = Some(shapes::read_signing(field, value)?);
-                Ok(())
-            },
-            part: None,
-        },
-        show: |one| one.signing.as_ref().map_or(Value::Null, |_| json!({})),
-        check: |one| {
-            let secret = one.signing.as_ref().map(|signing| &signing.secret);
-            secret.map_or(Ok(()), |secret| secret.validate("postrider.signing.secret"))
-        },
-        ..Entry::NONE
-    },
-    Entry {
-        path: "postrider.batch",
-        form: Form::Object,
-        parts: shapes::BATCH_PARTS,
-        config: "batch",
-        default: "one message per push",
-        title: "Batch",
-        help: "Send several messages per push",
-        set: Set::Alone(|one, field, value| {
-            one.batch = shapes::read_batch(field, value)?;
-            Ok(())
-        }),
-        show: |one| shapes::show_batch(one.batch),
-        check: |one| one.batch.map_or(Ok(()), pushing::check_batch),
-        ..Entry::NONE
-    },
-    Entry {
-        path: "postrider.rate_limit",
-        form: Form::Number,
-        config: "rate_limit",
-        flag: Some(Flag::new("rate-limit").none("0")),
-        default: "as many as the endpoint takes",
-        title: "Rate limit",
-        unit: " a second",
-        help: "The most pushes per second",
-        set: Set::Alone(|one, field, value| {
-            let bounds = (1, PUSH_RATE_MAX);
-            one.rate_max = number_between(field, value, bounds, " requests a second")?;
-            Ok(())
-        }),
-        show: |one| json!(one.rate_max),
-        check: pushing::check_rate,
-        ..Entry::NONE
-    },
+    push_settings::HEADERS,
+    push_settings::METHOD,
+    push_settings::SIGNING,
+    push_settings::BATCH,
+    push_settings::RATE_LIMIT,
     Entry {
         path: "message_transforms",
         form: Form::Functions,

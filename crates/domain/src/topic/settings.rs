@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::schema::{self, SchemaChange, SchemaSettings};
 use crate::error::Invalid;
 use crate::name::TopicName;
-use crate::setting::read::{google_time, pairs, show_google_time, switch};
+use crate::setting::read::{google_time, show_google_time, switch};
 use crate::setting::{self, Flag, Form, Label, Resource, Set, Setting};
 use crate::transform::{self, Transform};
 use crate::validate;
@@ -98,25 +98,7 @@ pub static SETTINGS: &[Entry] = &[
         },
         ..Entry::NONE
     },
-    Entry {
-        path: "labels",
-        form: Form::Pairs,
-        config: "labels",
-        flag: Some(Flag::new("label")),
-        default: "none",
-        title: "Labels",
-        help: "A label",
-        set: Set::Joined {
-            whole: |change, field, value| {
-                change.labels = Some(pairs(field, value)?.unwrap_or_default());
-                Ok(())
-            },
-            part: None,
-        },
-        show: |one| json!(one.labels),
-        check: |one| validate::labels(&one.labels),
-        ..Entry::NONE
-    },
+    Entry::LABELS,
     Entry {
         path: "schema_settings",
         form: Form::Object,

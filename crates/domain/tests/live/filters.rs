@@ -3,8 +3,9 @@
 use domain::Filter;
 use domain::filter::{Clause, Expression, Refusal};
 use domain::limits::{LIVE_FILTER_BYTES_MAX, LIVE_FILTER_TERMS_MAX};
+use testkit::Random;
 
-use crate::generate::{self, Random, Sent};
+use crate::generate::{self, Sent};
 use crate::naive;
 
 fn cel(text: &str) -> Filter {
@@ -230,7 +231,7 @@ fn filters_that_say_the_same_have_one_canonical_form() {
 
 #[test]
 fn random_filters_read_back_and_mean_what_the_naive_evaluator_says() {
-    let mut random = Random::new(17);
+    let mut random = Random::seeded(17);
     let mut matched = 0;
     for _ in 0..4_000 {
         let expression = generate::expression(&mut random, 3);
@@ -298,9 +299,9 @@ fn texts_that_are_nearly_filters_are_read_or_refused_with_a_place() {
         "é",
         "data.a == 1",
     ];
-    let mut random = Random::new(5);
+    let mut random = Random::seeded(5);
     for _ in 0..20_000 {
-        let count = random.below(24);
+        let count = random.index(24);
         let text: String = (0..count).map(|_| random.pick(&PARTS)).collect();
         match Filter::parse_cel("filter", &text) {
             Ok(filter) => {

@@ -6,31 +6,7 @@ use bytes::Bytes;
 use domain::filter::{Condition, Expression, Field, Order, Scalar, Term};
 use domain::json::{self, Number};
 use domain::{Message, Offset, Timestamp, message};
-
-/// A small generator of its own, because a million pairs have to be quick.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ mixed >> 31) % bound as u64).unwrap()
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-
-    pub(crate) fn one_in(&mut self, number: usize) -> bool {
-        self.below(number) == 0
-    }
-}
+use testkit::Random;
 
 const NUMBERS: [&str; 16] = [
     "0",
@@ -97,7 +73,7 @@ pub(crate) fn number(text: &str) -> Number {
 }
 
 pub(crate) fn scalar(random: &mut Random) -> Scalar {
-    match random.below(9) {
+    match random.index(9) {
         0 => Scalar::Null,
         1 => Scalar::Bool(random.one_in(2)),
         2..=5 => Scalar::Number(number(random.pick(&NUMBERS))),
@@ -109,7 +85,7 @@ fn field(random: &mut Random) -> Field {
     if random.one_in(5) {
         return Field::Attribute(random.pick(&KEYS).to_owned());
     }
-    let levels = 1 + random.below(2) * random.below(3);
+    let levels = 1 + random.index(2) * random.index(3);
     Field::Data((0..levels).map(|_| random.pick(&NAMES).to_owned()).collect())
 }
 
@@ -124,13 +100,13 @@ fn ordered(random: &mut Random) -> Condition {
 }
 
 pub(crate) fn term(random: &mut Random) -> Term {
-    let condition = match random.below(14) {
+    let condition = match random.index(14) {
         0..=4 => Condition::Equals(scalar(random)),
         5 => Condition::Unequal(scalar(random)),
         6..=8 => ordered(random),
         9 => {
             let most = if random.one_in(8) { 20 } else { 4 };
-            let values = 1 + random.below(most);
+            let values = 1 + random.index(most);
             Condition::In((0..values).map(|_| scalar(random)).collect())
         }
         10 => Condition::StartsWith(random.pick(&TEXTS).to_owned()),
@@ -143,10 +119,10 @@ pub(crate) fn term(random: &mut Random) -> Term {
 
 pub(crate) fn expression(random: &mut Random, depth: usize) -> Expression {
     let parts = |random: &mut Random| {
-        let count = 2 + random.below(2);
+        let count = 2 + random.index(2);
         (0..count).map(|_| expression(random, depth - 1)).collect()
     };
-    match random.below(if depth == 0 { 5 } else { 10 }) {
+    match random.index(if depth == 0 { 5 } else { 10 }) {
         0..=4 => Expression::Term(term(random)),
         5..=7 => Expression::All(parts(random)),
         8 => Expression::Any(parts(random)),
@@ -160,7 +136,7 @@ pub(crate) fn filter(random: &mut Random) -> Expression {
         Expression::Term(Term { field: Field::Data(vec![name.to_owned()]), condition })
     };
     let few = |random: &mut Random| Scalar::Number(number(random.pick(&NUMBERS[..FEW])));
-    match random.below(8) {
+    match random.index(8) {
         0 => named(random.pick(&NAMES), Condition::Equals(scalar(random))),
         1 => named("b", ordered(random)),
         2 | 3 => {
@@ -195,14 +171,14 @@ fn quoted(text: &str) -> String {
 }
 
 fn value(random: &mut Random, depth: usize) -> String {
-    match random.below(if depth == 0 { 8 } else { 12 }) {
+    match random.index(if depth == 0 { 8 } else { 12 }) {
         0 => "null".to_owned(),
         1 => random.pick(&["true", "false"]).to_owned(),
         2..=4 => random.pick(&NUMBERS).to_owned(),
         5 => "\"\\u0061\"".to_owned(),
         6 | 7 => quoted(random.pick(&TEXTS)),
         8 => {
-            let count = random.below(4);
+            let count = random.index(4);
             let list: Vec<String> = (0..count).map(|_| value(random, depth - 1)).collect();
             format!("[{}]", list.join(", "))
         }
@@ -212,7 +188,7 @@ fn value(random: &mut Random, depth: usize) -> String {
 
 /// Sometimes with a name twice, of which the last counts.
 fn object(random: &mut Random, depth: usize) -> String {
-    let count = random.below(7);
+    let count = random.index(7);
     let members: Vec<String> = (0..count)
         .map(|_| format!("{}:{}", quoted(random.pick(&NAMES)), value(random, depth)))
         .collect();
@@ -221,10 +197,10 @@ fn object(random: &mut Random, depth: usize) -> String {
 
 pub(crate) fn sent(random: &mut Random) -> Sent {
     let mut attributes = BTreeMap::new();
-    for _ in 0..random.below(3) {
+    for _ in 0..random.index(3) {
         attributes.insert(random.pick(&KEYS).to_owned(), random.pick(&TEXTS).to_owned());
     }
-    let data = match random.below(20) {
+    let data = match random.index(20) {
         0 => "not JSON".to_owned(),
         1 => format!("{} and more", object(random, 1)),
         2 => String::new(),

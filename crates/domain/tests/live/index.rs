@@ -6,9 +6,9 @@ use std::sync::Arc;
 use domain::Filter;
 use domain::filter::Expression;
 use domain::matching::{self, Index, Interest, RESIDUAL_MAX, Scope, Scratch, Subject, TooComplex};
-use testkit::seed;
+use testkit::{Random, seed};
 
-use crate::generate::{self, Random, Sent};
+use crate::generate::{self, Sent};
 use crate::naive;
 
 fn scope(tenant: &str, collection: &str) -> Arc<Scope> {
@@ -55,12 +55,12 @@ impl Model {
     }
 
     fn insert(&mut self, random: &mut Random) {
-        let scope = random.below(self.scopes.len());
-        let filter = match random.below(12) {
+        let scope = random.index(self.scopes.len());
+        let filter = match random.index(12) {
             0 => None,
             // The same again, so that there are groups.
             1..=3 if !self.held.is_empty() => {
-                let at = random.below(self.held.len());
+                let at = random.index(self.held.len());
                 self.held.values().nth(at).unwrap().filter.clone()
             }
             _ => Some(generate::filter(random)),
@@ -77,7 +77,7 @@ impl Model {
     }
 
     fn remove(&mut self, random: &mut Random) {
-        let at = random.below(self.held.len());
+        let at = random.index(self.held.len());
         let subscription = *self.held.keys().nth(at).unwrap();
         let held = self.held.remove(&subscription).unwrap();
         assert!(self.index.remove(subscription, held.group));
@@ -151,10 +151,10 @@ fn the_index_finds_what_the_naive_evaluator_finds() {
     let (mut pairs, mut matched, mut seed) = (0, 0, seed::number(seed::VARIABLE).unwrap_or(1));
     let (mut scratch, mut out) = (Scratch::default(), Vec::new());
     while pairs < wanted {
-        let mut random = Random::new(seed);
+        let mut random = Random::seeded(seed);
         seed::tell(seed);
         let mut model = Model::new();
-        for _ in 0..200 + random.below(600) {
+        for _ in 0..200 + random.index(600) {
             model.insert(&mut random);
         }
         for step in 0..300 {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use domain::live::{Ended, Handle, Registry, Request, Settings, Spec};
 use domain::matching::{Index, Scratch, Subject};
 use domain::{Moment, Now};
-use testkit::seed;
+use testkit::{Random, seed};
 
-use crate::generate::{Random, Sent};
+use crate::generate::Sent;
 use crate::registry::{at, request};
 
 const LAG: Duration = Duration::from_millis(1_500);
@@ -50,7 +50,7 @@ impl World {
 
     /// Time passes, and what is due is done within half a second of its wake-up.
     fn pass(&mut self, random: &mut Random) {
-        let to = at(self.now.moment.0 / 1_000 + random.below(40_000) as u64);
+        let to = at(self.now.moment.0 / 1_000 + random.index(40_000) as u64);
         while let Some(wake) = self.registry.next_wake().filter(|wake| *wake <= to.moment) {
             self.now.moment = wake.max(self.now.moment);
             let ended = self.registry.expire(wake, 3);
@@ -65,8 +65,8 @@ impl World {
     }
 
     fn register(&mut self, random: &mut Random) {
-        let (id, gateway) = (random.below(40).to_string(), random.below(3));
-        let (filter, tenant, ttl_s) = (random.below(4), random.below(2), 60 + random.below(60));
+        let (id, gateway) = (random.index(40).to_string(), random.index(3));
+        let (filter, tenant, ttl_s) = (random.index(4), random.index(2), 60 + random.index(60));
         let spec = Request {
             tenant: tenant.to_string(),
             filter: Some(FILTERS[filter].to_owned()),
@@ -102,7 +102,7 @@ impl World {
     }
 
     fn heartbeat(&mut self, random: &mut Random) {
-        let (id, gateway) = (random.below(40).to_string(), random.below(3));
+        let (id, gateway) = (random.index(40).to_string(), random.index(3));
         let answer = self.registry.heartbeat(self.now, &id, Some(&gateway.to_string()));
         let over = self.known.get(&id).map(|known| self.is_over(known, self.now.moment));
         match (self.known.get_mut(&id), answer) {
@@ -122,7 +122,7 @@ impl World {
     }
 
     fn stream(&mut self, random: &mut Random) {
-        let gateway = random.below(3);
+        let gateway = random.index(3);
         let name = gateway.to_string();
         let open = random.one_in(2);
         if !open && self.streams[gateway] == 0 {
@@ -147,10 +147,10 @@ impl World {
 
     fn remove(&mut self, random: &mut Random) {
         if random.one_in(4) {
-            let ended = self.registry.close_gateway(&random.below(3).to_string());
+            let ended = self.registry.close_gateway(&random.index(3).to_string());
             self.take_out(&ended);
         } else {
-            let ended = self.registry.delete(&random.below(40).to_string(), None).unwrap();
+            let ended = self.registry.delete(&random.index(40).to_string(), None).unwrap();
             self.take_out(ended.as_slice());
         }
     }
@@ -183,22 +183,22 @@ impl World {
 fn registry_and_index_agree_with_what_should_be_there() {
     for seed in seed::seeds(0..60) {
         seed::tell(seed);
-        let mut random = Random::new(seed);
+        let mut random = Random::seeded(seed);
         let mut world = World {
             registry: Registry::new(Settings::default()),
             index: Index::default(),
             known: BTreeMap::new(),
             streams: [0; 3],
-            now: at(random.below(5_000) as u64),
+            now: at(random.index(5_000) as u64),
         };
         for _ in 0..300 {
-            match random.below(12) {
+            match random.index(12) {
                 0..=4 => world.register(&mut random),
                 5 | 6 => world.heartbeat(&mut random),
                 7 => world.stream(&mut random),
                 8 => {
                     // As a call of its own it renews only what is not past its deadline.
-                    let gateway = random.below(3);
+                    let gateway = random.index(3);
                     let over: Vec<String> = world
                         .known
                         .iter()

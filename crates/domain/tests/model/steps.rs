@@ -3,8 +3,7 @@
 use domain::SubscriptionId;
 use domain::delivery::{Flow, INDEXED_MAX, Ordering};
 use domain::policy::Poison;
-
-use crate::random::Random;
+use testkit::Random;
 
 /// Ordering keys; the first means none.
 pub(crate) const KEYS: [&str; 5] = ["", "a", "b", "c", "d"];
@@ -107,7 +106,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn from_seed(seed: u64, length: usize) -> Self {
         let mut random = Random::seeded(seed);
-        let filter = if random.percent(50) { 0 } else { random.below(crate::naive::FILTERS.len()) };
+        let filter = if random.percent(50) { 0 } else { random.index(crate::naive::FILTERS.len()) };
         let indexed_max = if random.percent(70) { INDEXED_MAX } else { random.between(8, 40) };
         let remembered_max = if random.percent(70) { usize::MAX } else { random.between(2, 20) };
         let read_max = if random.percent(60) { u64::MAX } else { random.between(1, 6) as u64 };
@@ -145,7 +144,7 @@ impl Kinds {
     /// another, then happens sooner or later.
     fn new(random: &mut Random) -> Self {
         let weigh = |&(weight, make): &(usize, Make)| {
-            let times = [0, 1, 1, 1, 2, 4][random.below(6)];
+            let times = [0, 1, 1, 1, 2, 4][random.index(6)];
             (weight * times, make)
         };
         let mut kinds: Vec<_> = KINDS_OF_STEPS.iter().map(weigh).collect();
@@ -156,7 +155,7 @@ impl Kinds {
 
     fn step(&self, random: &mut Random) -> Step {
         let total = self.0.iter().map(|(weight, _)| weight).sum();
-        let mut left = random.below(total);
+        let mut left = random.index(total);
         for (weight, make) in &self.0 {
             if left < *weight {
                 return make(random);
@@ -171,38 +170,38 @@ const KINDS_OF_STEPS: [(usize, Make); 43] = [
     (8, any_publish),
     (1, |random| Step::PublishTo {
         subscription: SubscriptionId(random.between(1, 3) as u64),
-        key: random.below(KEYS.len()),
+        key: random.index(KEYS.len()),
     }),
     (1, |random| Step::PublishGap(random.between(1, 4))),
-    (1, |random| Step::PublishDamaged { key: random.below(KEYS.len()) }),
-    (1, |random| Step::Damage(random.below(1_000))),
-    (1, |random| Step::Trim(random.below(1_000))),
-    (1, |random| Step::Evict(random.below(1_000))),
+    (1, |random| Step::PublishDamaged { key: random.index(KEYS.len()) }),
+    (1, |random| Step::Damage(random.index(1_000))),
+    (1, |random| Step::Trim(random.index(1_000))),
+    (1, |random| Step::Evict(random.index(1_000))),
     (2, |random| Step::Open(any_flow(random))),
-    (2, |random| Step::SetFlow(random.below(100), any_flow(random))),
-    (2, |random| Step::Close(random.below(100))),
+    (2, |random| Step::SetFlow(random.index(100), any_flow(random))),
+    (2, |random| Step::Close(random.index(100))),
     (14, any_lease),
     (6, |random| Step::Pull { records: random.between(1, 5), ticks: any_ticks(random) }),
     (8, |_| Step::Rest),
-    (14, |random| Step::AckHeld(random.below(1_000))),
+    (14, |random| Step::AckHeld(random.index(1_000))),
     (2, |_| Step::AckAll),
-    (6, |random| Step::AckAny(random.below(1_000))),
-    (1, |random| Step::AckForeign(random.below(1_000))),
-    (6, |random| Step::NackHeld(random.below(1_000))),
-    (2, |random| Step::NackAny(random.below(1_000))),
-    (3, |random| Step::GiveBack(random.below(1_000))),
-    (3, |random| Step::ExtendHeld(random.below(1_000), any_ticks(random))),
-    (1, |random| Step::ExtendAny(random.below(1_000), any_ticks(random))),
+    (6, |random| Step::AckAny(random.index(1_000))),
+    (1, |random| Step::AckForeign(random.index(1_000))),
+    (6, |random| Step::NackHeld(random.index(1_000))),
+    (2, |random| Step::NackAny(random.index(1_000))),
+    (3, |random| Step::GiveBack(random.index(1_000))),
+    (3, |random| Step::ExtendHeld(random.index(1_000), any_ticks(random))),
+    (1, |random| Step::ExtendAny(random.index(1_000), any_ticks(random))),
     (4, |random| Step::Pass(any_ticks(random))),
     (4, |_| Step::PassToWake),
     (1, |random| Step::Drift(any_ticks(random))),
-    (3, |random| Step::Forward(random.below(100))),
+    (3, |random| Step::Forward(random.index(100))),
     (1, |_| Step::ForwardAll),
-    (2, |random| Step::Spare(random.below(100))),
-    (2, |random| Step::Release(random.below(100))),
-    (2, |random| Step::Skip(random.below(100))),
-    (1, |random| Step::ReleaseUnread(random.below(100))),
-    (1, |random| Step::SkipUnread(random.below(100))),
+    (2, |random| Step::Spare(random.index(100))),
+    (2, |random| Step::Release(random.index(100))),
+    (2, |random| Step::Skip(random.index(100))),
+    (1, |random| Step::ReleaseUnread(random.index(100))),
+    (1, |random| Step::SkipUnread(random.index(100))),
     (1, any_order),
     (1, any_exactly_once),
     (1, any_retry),
@@ -210,28 +209,28 @@ const KINDS_OF_STEPS: [(usize, Make); 43] = [
     (1, any_poison),
     (1, |random| Step::SetPaused(random.percent(30))),
     (1, |random| {
-        let place = random.below(1_000);
+        let place = random.index(1_000);
         Step::Retain(random.pick(&[0, 0, place]))
     }),
-    (1, |random| Step::Seek(random.below(1_000))),
+    (1, |random| Step::Seek(random.index(1_000))),
     (1, |_| Step::TakeSnapshot),
-    (1, |random| Step::SeekSnapshot(random.below(100))),
+    (1, |random| Step::SeekSnapshot(random.index(100))),
     (2, any_crash),
 ];
 
 fn any_publish(random: &mut Random) -> Step {
     Step::Publish {
         count: random.between(1, 5),
-        key: random.below(KEYS.len()),
-        kind: random.below(KINDS.len()),
-        colour: random.below(COLOURS.len()),
+        key: random.index(KEYS.len()),
+        kind: random.index(KINDS.len()),
+        colour: random.index(COLOURS.len()),
         bytes: random.between(1, 120),
     }
 }
 
 fn any_lease(random: &mut Random) -> Step {
     Step::Lease {
-        consumer: random.below(100),
+        consumer: random.index(100),
         records: random.between(1, 8),
         bytes: random.between(1, 600),
         ticks: any_ticks(random),
@@ -239,7 +238,7 @@ fn any_lease(random: &mut Random) -> Step {
 }
 
 fn any_crash(random: &mut Random) -> Step {
-    let (lost, ticks) = (random.below(4), any_ticks(random));
+    let (lost, ticks) = (random.index(4), any_ticks(random));
     Step::Crash { lost, ticks, is_set_back: random.percent(20) }
 }
 

@@ -2,10 +2,32 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use serde_json::Value;
 
 use super::table::{plain, quoted};
+use super::{Failure, print, print_data};
 use crate::terminal::{harmless_line, is_steering};
+
+#[derive(Debug, Args)]
+pub(super) struct DataOnly {
+    /// Print only the data, one message per line
+    #[arg(long, conflicts_with = "json")]
+    data: bool,
+    /// With --data: print it unchanged even to a terminal, though it may contain control codes
+    #[arg(long, requires = "data")]
+    raw: bool,
+}
+
+impl DataOnly {
+    /// Prints what was found: the data alone if that is asked for, else each as `line` shows it.
+    pub(super) fn print(&self, found: &[Value], line: fn(&Value) -> String) -> Result<(), Failure> {
+        if self.data {
+            return found.iter().try_for_each(|one| print_data(&data(&one["message"]), self.raw));
+        }
+        print(&found.iter().map(line).collect::<String>())
+    }
+}
 
 /// Characters of the data that are shown of a message.
 const DATA_CHARS_MAX: usize = 2_000;

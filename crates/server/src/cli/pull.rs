@@ -8,9 +8,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::client::{At, Client, Problem};
+use super::messages::DataOnly;
 use super::names::Name;
 use super::values::duration;
-use super::{Failure, messages, note, print, print_data, print_json};
+use super::{Failure, messages, note, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -43,12 +44,8 @@ pub(super) struct Arguments {
     /// How long to wait for the first message
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     wait: Duration,
-    /// Print only the data, one message per line
-    #[arg(long, conflicts_with = "json")]
-    data: bool,
-    /// With --data: print it unchanged even to a terminal, though it may contain control codes
-    #[arg(long, requires = "data")]
-    raw: bool,
+    #[command(flatten)]
+    only: DataOnly,
     #[command(flatten)]
     at: At,
 }
@@ -97,7 +94,7 @@ impl Puller<'_> {
         if self.arguments.at.json {
             print_json(&json!({ "receivedMessages": received }))?;
         } else {
-            self.show(&received)?;
+            self.arguments.only.print(&received, line)?;
         }
         self.settle(&received)?;
         self.tell(received.len());
@@ -113,7 +110,7 @@ impl Puller<'_> {
             if self.arguments.at.json {
                 print(&received.iter().map(|one| format!("{one}\n")).collect::<String>())?;
             } else {
-                self.show(&received)?;
+                self.arguments.only.print(&received, line)?;
             }
             self.settle(&received)?;
         }
@@ -132,16 +129,6 @@ impl Puller<'_> {
             Err(Problem::Late) if !is_immediate => Ok(Vec::new()),
             Err(problem) => Err(self.client.failure(problem)),
         }
-    }
-
-    fn show(&self, received: &[Value]) -> Result<(), Failure> {
-        if self.arguments.data {
-            for one in received {
-                print_data(&messages::data(&one["message"]), self.arguments.raw)?;
-            }
-            return Ok(());
-        }
-        print(&received.iter().map(line).collect::<String>())
     }
 
     /// Acks after printing: what was not printed is not acked.

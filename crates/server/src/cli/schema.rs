@@ -133,7 +133,7 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
         Command::List(arguments) => list(arguments),
         Command::Describe(arguments) => describe(arguments),
         Command::Commit(arguments) => commit(arguments),
-        Command::Delete(arguments) => delete(arguments),
+        Command::Delete(arguments) => delete_all(&arguments.at, &arguments.names, At::schema),
         Command::Validate(arguments) => validate(arguments),
     }
 }
@@ -222,12 +222,6 @@ fn description(schema: &Value, revisions: &[Value]) -> String {
     text.push_str(schema["definition"].as_str().unwrap_or_default().trim_end());
     text.push('\n');
     text
-}
-
-fn delete(arguments: &Delete) -> Result<(), Failure> {
-    let names: Result<Vec<_>, Failure> =
-        arguments.names.iter().map(|name| arguments.at.schema(name)).collect();
-    delete_all(&arguments.at, &names?)
 }
 
 fn validate(arguments: &Validate) -> Result<(), Failure> {

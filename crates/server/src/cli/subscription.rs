@@ -124,7 +124,7 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
         Command::List(arguments) => list(arguments),
         Command::Describe(arguments) => describe::run(&arguments.name, &arguments.at),
         Command::Update(arguments) => update(arguments),
-        Command::Delete(arguments) => delete(arguments),
+        Command::Delete(arguments) => delete_all(&arguments.at, &arguments.names, At::subscription),
         Command::RotateSecret(arguments) => rotate_secret(arguments),
         Command::Lanes(arguments) => lane::run_lanes(arguments),
         Command::Attempts(arguments) => attempts::run(arguments),
@@ -253,12 +253,6 @@ fn order(subscription: &Value) -> String {
         None if subscription["enableMessageOrdering"] == true => "by key".to_owned(),
         None => String::new(),
     }
-}
-
-fn delete(arguments: &Delete) -> Result<(), Failure> {
-    let names: Result<Vec<Name>, Failure> =
-        arguments.names.iter().map(|name| arguments.at.subscription(name)).collect();
-    delete_all(&arguments.at, &names?)
 }
 
 fn rotate_secret(arguments: &Named) -> Result<(), Failure> {

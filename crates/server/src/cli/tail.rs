@@ -4,10 +4,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::client::{At, Client, Ours, query};
+use super::messages::DataOnly;
 use super::names::Name;
 use super::table::plain;
 use super::values::time;
-use super::{Failure, messages, note, obstacles, print, print_data, print_json};
+use super::{Failure, messages, note, obstacles, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -39,12 +40,8 @@ pub(super) struct Arguments {
     /// Keep going with new messages, until Ctrl-C
     #[arg(long)]
     follow: bool,
-    /// Print only the data, one message per line
-    #[arg(long, conflicts_with = "json")]
-    data: bool,
-    /// With --data: print it unchanged even to a terminal, though it may contain control codes
-    #[arg(long, requires = "data")]
-    raw: bool,
+    #[command(flatten)]
+    only: DataOnly,
     #[command(flatten)]
     at: At,
 }
@@ -170,7 +167,7 @@ impl Tail<'_> {
         if let Some(lines) = obstacles::lines(&delivery) {
             note(&lines);
         }
-        self.show(&found)
+        self.arguments.only.print(&found, line)
     }
 
     fn follow(&self, mut place: PageStart, max: usize) -> Result<(), Failure> {
@@ -183,20 +180,10 @@ impl Tail<'_> {
             if self.arguments.at.json {
                 print(&found.iter().map(|one| format!("{one}\n")).collect::<String>())?;
             } else {
-                self.show(&found)?;
+                self.arguments.only.print(&found, line)?;
             }
         }
         Ok(())
-    }
-
-    fn show(&self, found: &[Value]) -> Result<(), Failure> {
-        if self.arguments.data {
-            for one in found {
-                print_data(&messages::data(&one["message"]), self.arguments.raw)?;
-            }
-            return Ok(());
-        }
-        print(&found.iter().map(line).collect::<String>())
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
         Command::List(arguments) => list(arguments),
         Command::Describe(arguments) => describe(arguments),
         Command::Update(arguments) => update(arguments),
-        Command::Delete(arguments) => delete(arguments),
+        Command::Delete(arguments) => delete_all(&arguments.at, &arguments.names, At::topic),
     }
 }
 
@@ -204,16 +204,16 @@ fn update(arguments: &Update) -> Result<(), Failure> {
     tell(&arguments.at, &changed, "changed", &name)
 }
 
-fn delete(arguments: &Delete) -> Result<(), Failure> {
-    let names: Result<Vec<Name>, Failure> =
-        arguments.names.iter().map(|name| arguments.at.topic(name)).collect();
-    delete_all(&arguments.at, &names?)
-}
-
-/// Deletes resources one after the other; stops at the first that cannot be.
-pub(super) fn delete_all(at: &At, names: &[Name]) -> Result<(), Failure> {
+/// Deletes resources one after the other, of the kind that `named` reads names of; stops at the
+/// first that cannot be.
+pub(super) fn delete_all(
+    at: &At,
+    names: &[String],
+    named: fn(&At, &str) -> Result<Name, Failure>,
+) -> Result<(), Failure> {
+    let names: Vec<Name> = names.iter().map(|name| named(at, name)).collect::<Result<_, _>>()?;
     let client = Client::new(at)?;
-    for name in names {
+    for name in &names {
         client.delete(&name.path())?;
         if !at.json {
             print(&format!("deleted {name}\n"))?;

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wire::json::from_value;
 
-use super::obstacles;
 use super::postrider::show_time;
+use super::{number, obstacles};
 use crate::api::{Api, LanesPage, ListLanes};
 use crate::status::Result;
 
@@ -45,10 +45,7 @@ impl ListRequest {
             "blocked" => true,
             _ => return Err(Invalid::new("state", "only blocked is supported").into()),
         };
-        let page_size = match read.page_size.as_str() {
-            "" => 0,
-            text => text.parse().map_err(|_| Invalid::new("page_size", "expected a number"))?,
-        };
+        let page_size = number("page_size", &read.page_size)?;
         let (subscription, page_token) = (read.subscription, read.page_token);
         Ok(ListLanes { subscription, is_blocked_only, page_size, page_token })
     }

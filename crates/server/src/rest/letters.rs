@@ -21,7 +21,7 @@ pub(super) async fn call(api: &Api, call: &str, request: Value) -> Result<Value>
             show(&topic, &letter)
         }
         "ReplayDeadLetters" => {
-            let replay = api.replay_letters(&ActRequest::read(request)?.into_replay()).await?;
+            let replay = api.replay_letters(&ActRequest::read(request)?).await?;
             Ok(show_replay(&replay))
         }
         "DeleteDeadLetters" => delete(api, request).await,
@@ -45,10 +45,12 @@ async fn list(api: &Api, request: Value) -> Result<Value> {
 }
 
 async fn delete(api: &Api, request: Value) -> Result<Value> {
-    let request = DeleteRequest::read(request)?;
-    let selected = request.selected();
-    let DeleteRequest { resource, state, confirm, .. } = &request;
-    let deleted = api.delete_letters(resource, &selected, state, *confirm).await?;
+    let request: DeleteRequest = from_value(request)?;
+    let DeleteRequest { message_ids, filter, class, since, until, all, .. } = request;
+    let criteria = CriteriaText { filter, class, since, until };
+    let selected = Selected { message_ids, criteria, all };
+    let DeleteRequest { resource, state, confirm, .. } = request;
+    let deleted = api.delete_letters(&resource, &selected, &state, confirm).await?;
     Ok(json!({ "deleted": deleted }))
 }
 
@@ -99,21 +101,13 @@ struct ActRequest {
 }
 
 impl ActRequest {
-    fn read(request: Value) -> Result<Self> {
-        Ok(from_value(request)?)
-    }
-
-    fn into_replay(self) -> ReplayLetters {
-        let Self { filter, class, since, until, .. } = self;
+    fn read(request: Value) -> Result<ReplayLetters> {
+        let read: Self = from_value(request)?;
+        let Self { resource, message_ids, filter, class, since, until, all, .. } = read;
         let criteria = CriteriaText { filter, class, since, until };
-        let selected = Selected { message_ids: self.message_ids, criteria, all: self.all };
-        ReplayLetters {
-            resource: self.resource,
-            selected,
-            to: self.to,
-            per_second: self.per_second,
-            again: self.again,
-        }
+        let selected = Selected { message_ids, criteria, all };
+        let Self { to, per_second, again, .. } = read;
+        Ok(ReplayLetters { resource, selected, to, per_second, again })
     }
 }
 
@@ -130,22 +124,6 @@ struct DeleteRequest {
     all: bool,
     state: String,
     confirm: Option<u64>,
-}
-
-impl DeleteRequest {
-    fn read(request: Value) -> Result<Self> {
-        Ok(from_value(request)?)
-    }
-
-    fn selected(&self) -> Selected {
-        let criteria = CriteriaText {
-            filter: self.filter.clone(),
-            class: self.class.clone(),
-            since: self.since.clone(),
-            until: self.until.clone(),
-        };
-        Selected { message_ids: self.message_ids.clone(), criteria, all: self.all }
-    }
 }
 
 #[derive(Default, Deserialize)]

@@ -84,7 +84,7 @@ impl Slow {
     }
 }
 
-fn framed(request: &StreamingPullRequest) -> Bytes {
+pub(crate) fn framed(request: &StreamingPullRequest) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(u32::try_from(request.encoded_len()).unwrap());

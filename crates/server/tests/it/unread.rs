@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::future::{OptionFuture, join_all};
 use h2::client::SendRequest;
 use h2::{RecvStream, SendStream};
@@ -14,12 +14,12 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tonic_prost::prost::Message as _;
 use wire::pubsub::{PublishRequest, PubsubMessage, StreamingPullRequest};
 
 use crate::built::postrider;
 use crate::program::Process;
 use crate::rig::{call, message, publisher};
+use crate::stalled_streams::framed;
 use crate::streams::{Stream, first, ids};
 
 const MIB: u64 = 1 << 20;
@@ -182,14 +182,6 @@ impl Attacker {
             None => self.connection = None,
         }
     }
-}
-
-fn framed(request: &StreamingPullRequest) -> Bytes {
-    let mut frame = BytesMut::new();
-    frame.put_u8(0);
-    frame.put_u32(u32::try_from(request.encoded_len()).unwrap());
-    request.encode(&mut frame).unwrap();
-    frame.freeze()
 }
 
 /// All connections at once.

@@ -6,8 +6,6 @@ use bytes::Bytes;
 use domain::Record;
 use domain::message::{Malformed, Part, parts};
 
-use crate::{decimal, rfc3339};
-
 /// How often the id and the time appear in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
@@ -63,9 +61,11 @@ pub(super) fn put_message(
         out.extend_from_slice(b"\",");
     }
     let (id, time) = (record.offset.0, record.publish_time);
-    put_text(out, ["messageId", "message_id"], spelling, |out| decimal::put(out, id, 0));
+    put_text(out, ["messageId", "message_id"], spelling, |out| put_number(out, id));
     out.push(b',');
-    put_text(out, ["publishTime", "publish_time"], spelling, |out| rfc3339::put(out, time));
+    put_text(out, ["publishTime", "publish_time"], spelling, |out| {
+        time.put_rfc3339_micros(out);
+    });
     if !ordering_key.is_empty() {
         out.extend_from_slice(b",\"orderingKey\":");
         put_string(out, ordering_key);
@@ -84,6 +84,10 @@ pub(super) fn data(record: &Record) -> Result<Bytes, Malformed> {
         }
     }
     Ok(Bytes::copy_from_slice(found))
+}
+
+pub(super) fn put_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// `"one":"text"` or `"one":"text","two":"text"`, for a text with nothing to escape.

@@ -5,8 +5,6 @@ use domain::push::is_attribute_header;
 use domain::{Record, SubscriptionName};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::rfc3339;
-
 const SUBSCRIPTION: HeaderName = HeaderName::from_static("x-goog-pubsub-subscription-name");
 const MESSAGE_ID: HeaderName = HeaderName::from_static("x-goog-pubsub-message-id");
 const PUBLISH_TIME: HeaderName = HeaderName::from_static("x-goog-pubsub-publish-time");
@@ -47,7 +45,7 @@ impl Metadata {
             headers.insert(SUBSCRIPTION, subscription.clone());
         }
         headers.insert(MESSAGE_ID, HeaderValue::from(record.offset.0));
-        if let Ok(time) = HeaderValue::try_from(rfc3339::text(record.publish_time)) {
+        if let Ok(time) = HeaderValue::try_from(record.publish_time.rfc3339_micros()) {
             headers.insert(PUBLISH_TIME, time);
         }
         if let Some(attempt) = attempt {

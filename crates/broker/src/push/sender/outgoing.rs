@@ -3,7 +3,6 @@
 use bytes::{Buf, Bytes};
 use http::HeaderValue;
 
-use crate::decimal;
 use crate::push::exchange::Request;
 
 /// A body up to this size goes out in one piece with its head: copying it costs less than two
@@ -66,7 +65,7 @@ fn put_head(out: &mut Vec<u8>, request: &Request, host: &HeaderValue) {
     for (name, value) in request.headers.iter() {
         put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
-    put(&[&request.lines, b"content-length: "]);
-    decimal::put(out, request.body.len() as u64, 0);
-    out.extend_from_slice(b"\r\n\r\n");
+    let mut length = itoa::Buffer::new();
+    let length = length.format(request.body.len());
+    put(&[&request.lines, b"content-length: ", length.as_bytes(), b"\r\n\r\n"]);
 }

@@ -240,9 +240,9 @@ async fn an_answer_nobody_asked_for_ends_the_connection() {
     assert_eq!(peer.accepts(), 2);
 }
 
-#[tokio::test]
-async fn connections_not_used_for_a_minute_are_closed() {
-    let (closed, mut closes) = mpsc::unbounded_channel();
+/// Answers one request on each connection, and tells when we close it.
+async fn telling_closes() -> (Peer, mpsc::UnboundedReceiver<()>) {
+    let (closed, closes) = mpsc::unbounded_channel();
     let peer = Peer::start(move |mut call: Call| {
         let closed = closed.clone();
         async move {
@@ -253,6 +253,12 @@ async fn connections_not_used_for_a_minute_are_closed() {
         }
     })
     .await;
+    (peer, closes)
+}
+
+#[tokio::test]
+async fn connections_not_used_for_a_minute_are_closed() {
+    let (peer, mut closes) = telling_closes().await;
     let fixture = Fixture::new();
     fixture.send(to(peer.address)).await.unwrap();
     for _ in 0..2 {
@@ -266,17 +272,7 @@ async fn connections_not_used_for_a_minute_are_closed() {
 
 #[tokio::test]
 async fn idle_connections_are_closed_when_asked_for() {
-    let (closed, mut closes) = mpsc::unbounded_channel();
-    let peer = Peer::start(move |mut call: Call| {
-        let closed = closed.clone();
-        async move {
-            call.request().await.unwrap();
-            call.write(OK).await;
-            call.closed().await;
-            closed.send(()).unwrap();
-        }
-    })
-    .await;
+    let (peer, mut closes) = telling_closes().await;
     let fixture = Fixture::new();
     fixture.send(to(peer.address)).await.unwrap();
     fixture.sender.close_idle();

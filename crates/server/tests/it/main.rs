@@ -12,6 +12,7 @@ mod browsers;
 mod built;
 mod ending_streams;
 mod exactly_once;
+mod google_client;
 mod hostile;
 mod lanes;
 mod letters;

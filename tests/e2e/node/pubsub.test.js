@@ -3,7 +3,14 @@
 
 const assert = require('node:assert');
 const {after, afterEach, before, beforeEach, test} = require('node:test');
-const {PubSub, v1} = require('@google-cloud/pubsub');
+const {
+  AckResponses,
+  Encodings,
+  PubSub,
+  Schema,
+  SchemaTypes,
+  v1,
+} = require('@google-cloud/pubsub');
 const grpc = require('@grpc/grpc-js');
 const {Server} = require('./program.js');
 
@@ -163,6 +170,96 @@ test('flow control of the subscriber is honoured', async () => {
   assert.strictEqual(new Set(got.map(message => message.id)).size, 12);
   assert.ok(most <= 3, `${most} held at once`);
   await subscription.close();
+});
+
+const AVRO = {type: 'record', name: 'Order', fields: [{name: 'n', type: 'long'}]};
+const WIDER = {
+  ...AVRO,
+  fields: [...AVRO.fields, {name: 'note', type: ['null', 'string'], default: null}],
+};
+
+test('schemas are made, listed, revised, used and deleted', async () => {
+  const schema = await pubsub.createSchema('order', SchemaTypes.Avro, JSON.stringify(AVRO));
+  const listed = [];
+  for await (const one of pubsub.listSchemas()) {
+    listed.push(one.name.split('/').pop());
+  }
+  assert.deepStrictEqual(listed, ['order']);
+  await pubsub.validateSchema({type: SchemaTypes.Avro, definition: JSON.stringify(WIDER)});
+  await schema.validateMessage(Buffer.from('{"n": 1}'), Encodings.Json);
+  await assert.rejects(schema.validateMessage(Buffer.from('{}'), Encodings.Json), {code: INVALID_ARGUMENT});
+
+  const {name} = await schema.get();
+  const low = lowLevel(v1.SchemaServiceClient);
+  const [committed] = await low.commitSchema({
+    name,
+    schema: {name, type: SchemaTypes.Avro, definition: JSON.stringify(WIDER)},
+  });
+  const [topic] = await pubsub.createTopic({
+    name: `held-${number}`,
+    schemaSettings: {schema: name, encoding: Encodings.Json},
+  });
+  const [subscription] = await topic.createSubscription(`held-${number}`);
+  const note = {string: 'quick'};
+  await topic.publishMessage({data: Buffer.from(JSON.stringify({n: 1, note}))});
+  await assert.rejects(topic.publishMessage({data: Buffer.from('no order')}), {
+    code: INVALID_ARGUMENT,
+  });
+  const [message] = await receive(subscription, 1);
+  const metadata = Schema.metadataFromMessage(message.attributes);
+  assert.strictEqual(metadata.name, name);
+  assert.strictEqual(metadata.revision, committed.revisionId);
+  assert.strictEqual(metadata.encoding, Encodings.Json);
+  await subscription.close();
+  await low.close();
+  await schema.delete();
+});
+
+test('messages of one key arrive in order', async () => {
+  const {topic, subscription} = await pair({enableMessageOrdering: true});
+  const ordered = pubsub.topic(topic.name, {messageOrdering: true});
+  const keys = ['a', 'b', 'c'];
+  const sent = [];
+  for (let n = 0; n < 90; n++) {
+    const data = Buffer.from(String(n));
+    sent.push(ordered.publishMessage({data, orderingKey: keys[n % 3]}));
+  }
+  await Promise.all(sent);
+  const got = await receive(subscription, 90);
+  for (const [at, key] of keys.entries()) {
+    const numbers = got.filter(one => one.orderingKey === key).map(one => Number(one.data));
+    assert.deepStrictEqual(numbers, Array.from({length: 30}, (_, n) => 3 * n + at));
+  }
+  await subscription.close();
+});
+
+test('acks of an exactly-once subscription are confirmed', async () => {
+  const {topic, subscription} = await pair({enableExactlyOnceDelivery: true});
+  for (let n = 0; n < 20; n++) {
+    await topic.publishMessage({data: Buffer.from(String(n))});
+  }
+  const confirmed = [];
+  await receive(subscription, 20, message => confirmed.push(message.ackWithResponse()));
+  const answers = await Promise.all(confirmed);
+  assert.deepStrictEqual(new Set(answers), new Set([AckResponses.Success]));
+  await subscription.close();
+});
+
+test('a retry policy spreads attempts, and a dead letter topic ends them', async () => {
+  number += 1;
+  const [letters] = await pubsub.createTopic(`letters-${number}`);
+  const [bin] = await letters.createSubscription(`letters-${number}`);
+  const {topic, subscription} = await pair({
+    retryPolicy: {minimumBackoff: {seconds: 0}, maximumBackoff: {seconds: 1}},
+    deadLetterPolicy: {deadLetterTopic: letters.name, maxDeliveryAttempts: 5},
+  });
+  await topic.publishMessage({data: Buffer.from('bad')});
+  const attempts = await receive(subscription, 5, message => message.nack());
+  assert.deepStrictEqual(attempts.map(one => one.deliveryAttempt), [1, 2, 3, 4, 5]);
+  const [letter] = await receive(bin, 1);
+  assert.strictEqual(letter.data.toString(), 'bad');
+  await subscription.close();
+  await bin.close();
 });
 
 test('the low-level client pulls, extends, nacks and acknowledges', async () => {

@@ -552,7 +552,8 @@ def test_googles_calls_to_validate_and_test(rest, grpc_clients, project):
     assert told == [first, {"filteredMessage": {}}]
     topic = grpc_clients.topic(message_transforms=[THROW])
     told = rest.ok("POST", call, {"message": message, "topic": topic})["transformedMessages"]
-    assert told == [{"transformationFailure": {"errorMessage": told_failure("Error: no")}}]
+    failed = {"code": 3, "message": "message_transforms[0] (f): Error: no (line 1)"}
+    assert told == [{"failedMessage": {"error": failed}}]
     name = grpc_clients.subscription(grpc_clients.topic(), message_transforms=[UPPER])
     told = rest.ok("POST", call, {"message": message, "subscription": name})
     assert told["transformedMessages"] == [first]
@@ -562,10 +563,6 @@ def test_googles_calls_to_validate_and_test(rest, grpc_clients, project):
         {"message": {}, "topic": topic},
     ):
         assert rest.post(call, bad).status == "INVALID_ARGUMENT"
-
-
-def told_failure(what):
-    return f"message_transforms[0] (f): {what} (line 1)"
 
 
 def test_the_command_line_sets_and_tries_them(server, tmp_path, grpc_clients):

@@ -156,8 +156,8 @@ fn told(answer: &Value) -> String {
     }
     let mut text = String::new();
     for (at, result) in results.iter().enumerate() {
-        let line = if let Some(failure) = result.get("transformationFailure") {
-            format!("failed: {}", failure["errorMessage"].as_str().unwrap_or_default())
+        let line = if let Some(failed) = result.get("failedMessage") {
+            format!("failed: {}", failed["error"]["message"].as_str().unwrap_or_default())
         } else if let Some(message) = result.get("transformedMessage") {
             let data = message["data"].as_str().unwrap_or_default();
             let data = STANDARD.decode(data).unwrap_or_default();
@@ -207,7 +207,7 @@ mod tests {
         let text = told(&json!({"transformedMessages": [
             {"transformedMessage": {"data": STANDARD.encode("a"), "attributes": {"k": "v"}}},
             {"filteredMessage": {}},
-            {"transformationFailure": {"errorMessage": "message_transforms[2] (f): Error: no"}},
+            {"failedMessage": {"error": {"message": "message_transforms[2] (f): Error: no"}}},
         ]}));
         let expected =
             "1: a  {\"k\":\"v\"}\n2: dropped\n3: failed: message_transforms[2] (f): Error: no\n";

@@ -5,6 +5,7 @@ use domain::transform::{read_all, read_one};
 use domain::{Invalid, ProjectName, SubscriptionName, TopicName};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tonic::Code;
 use transforms::{Failure, Outcome};
 use wire::json::from_value;
 use wire::pubsub::PubsubMessage;
@@ -75,6 +76,10 @@ fn show(result: Result<Outcome, Failure>) -> Value {
             json!({"transformedMessage": message})
         }
         Ok(Outcome::Filtered) => json!({"filteredMessage": {}}),
-        Err(failure) => json!({"transformationFailure": {"errorMessage": failure.to_string()}}),
+        Err(failure) => {
+            let error =
+                json!({"code": Code::InvalidArgument as i32, "message": failure.to_string()});
+            json!({"failedMessage": {"error": error}})
+        }
     }
 }

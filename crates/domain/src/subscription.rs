@@ -2,6 +2,7 @@
 
 mod change;
 mod checks;
+pub mod cloud_storage;
 mod deadline;
 #[cfg(test)]
 mod labels_tests;
@@ -19,6 +20,7 @@ mod warnings;
 use std::time::Duration;
 
 pub use change::Joined;
+pub use cloud_storage::CloudStorageChange;
 pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
 pub use policies::{DeadLetterChange, RetryChange};
 pub use push_change::{PushChange, PushRetry, SigningAsk};
@@ -39,6 +41,11 @@ impl Subscription {
     /// Checks every setting, that they fit together, and that reserved labels say the same.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.validate_with(SETTINGS)
+    }
+
+    /// Whether its messages are written to objects in a bucket.
+    pub fn is_exported(&self) -> bool {
+        self.cloud_storage.is_some() && !self.detached
     }
 
     /// In which order its messages go out.

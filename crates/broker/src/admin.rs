@@ -15,6 +15,7 @@ use storage::{Kind, ProgressStore};
 use crate::catalogue::Catalogue;
 use crate::dead_letter_admin::DeadLetterAdmin;
 use crate::error::Resource;
+use crate::export::Exports;
 use crate::live::Live;
 use crate::push::attempts::Attempts;
 use crate::push::scheduler::Scheduler;
@@ -53,6 +54,7 @@ pub(crate) struct Admin {
 pub(crate) struct Dependants {
     pub(crate) dead_letters: Arc<DeadLetterAdmin>,
     pub(crate) push: Arc<Scheduler>,
+    pub(crate) export: Arc<Exports>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) live: Arc<Live>,
 }

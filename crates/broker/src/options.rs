@@ -1,6 +1,7 @@
 //! What the broker can be told.
 
 mod alerts;
+mod export;
 mod live;
 mod log;
 mod push;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use alerts::AlertOptions;
+pub use export::ExportOptions;
 pub use live::LiveOptions;
 pub use log::LogOptions;
 pub use push::{PushOptions, RetryDefault, Success};
@@ -36,6 +38,8 @@ pub struct Options {
     pub live: LiveOptions,
     /// How messages are pushed.
     pub push: PushOptions,
+    /// How messages are written to objects.
+    pub export: ExportOptions,
 }
 
 impl Default for Options {
@@ -50,6 +54,7 @@ impl Default for Options {
             log: LogOptions::default(),
             live: LiveOptions::default(),
             push: PushOptions::default(),
+            export: ExportOptions::default(),
         }
     }
 }
@@ -64,6 +69,7 @@ impl fmt::Debug for Options {
             .field("log", &self.log)
             .field("live", &self.live)
             .field("push", &self.push)
+            .field("export", &self.export)
             .finish_non_exhaustive()
     }
 }

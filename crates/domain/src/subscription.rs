@@ -70,12 +70,13 @@ impl Subscription {
         self.attempts_max.or(self.backoff.as_ref().and_then(Backoff::attempts))
     }
 
-    /// How long a message waits after a failed attempt; `None` = no wait. Without a policy push
-    /// backs off like an endpoint's breaker.
+    /// How long a message waits after a failed attempt; `None` = no wait. Where the server itself
+    /// delivers, it backs off without a policy too, like an endpoint's breaker.
     pub fn waits(&self) -> Option<Backoff> {
         const PACE: RetryPolicy = RetryPolicy { min: PACE_MIN, max: PACE_MAX };
         let given = self.backoff.clone().or(self.retry_policy.map(Backoff::Exponential));
-        given.or(self.push.as_ref().map(|_| Backoff::Exponential(PACE)))
+        let is_sent = self.push.is_some() || self.cloud_storage.is_some();
+        given.or(is_sent.then_some(Backoff::Exponential(PACE)))
     }
 
     /// How long an endpoint has to answer; `default` if the owner did not say.

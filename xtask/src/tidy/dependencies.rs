@@ -6,15 +6,22 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("postrider-domain", &[]),
     ("postrider-clock", &["postrider-domain"]),
     ("postrider-schemas", &["postrider-domain"]),
     ("postrider-transforms", &["postrider-domain"]),
+    ("postrider-export", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
     (
         "postrider-broker",
-        &["postrider-storage", "postrider-schemas", "postrider-clock", "postrider-domain"],
+        &[
+            "postrider-storage",
+            "postrider-schemas",
+            "postrider-export",
+            "postrider-clock",
+            "postrider-domain",
+        ],
     ),
     ("postrider-wire", &[]),
     ("postrider-consumer", &["postrider-domain", "postrider-wire"]),

@@ -24,6 +24,7 @@ impl Admin {
     ) -> Result<Arc<Subscription>> {
         settings.validate()?;
         self.check_account(None, &settings)?;
+        self.dependants.export.check_place(&settings)?;
         let admin = Arc::clone(self);
         let change = async move {
             let mut ledger = admin.catalogue.lock().await;
@@ -45,6 +46,7 @@ impl Admin {
                 subscription.seek(|_, _, _| progress)?.await?;
             }
             admin.dependants.push.look_at(&subscription);
+            admin.dependants.export.look_at(&subscription);
             admin.audit_push(None, &subscription.settings());
             Ok(subscription)
         };
@@ -64,6 +66,9 @@ impl Admin {
             let before = subscription.settings();
             let settings = change.apply(&before)?;
             admin.check_account(Some(&before), &settings)?;
+            if before.cloud_storage.is_none() {
+                admin.dependants.export.check_place(&settings)?;
+            }
             admin.store_settings(&mut ledger, &subscription, settings).await?;
             admin.audit_push(Some(&before), &subscription.settings());
             Ok(subscription)
@@ -147,6 +152,7 @@ impl Admin {
         self.note_policy(ledger, Some(&before), Some(&settings));
         subscription.set_settings(Arc::new(settings), stored.gone, entry.version);
         self.dependants.push.look_at(subscription);
+        self.dependants.export.look_at(subscription);
         self.plan_expiry(subscription);
         Ok(())
     }
@@ -197,6 +203,7 @@ impl Admin {
         self.registry.remove_subscription(&settings.name);
         subscription.mark_deleted();
         self.dependants.push.look_at(subscription);
+        self.dependants.export.look_at(subscription);
         subscription.readers().detach(subscription);
         self.note_policy(ledger, Some(&settings), None);
         self.registry.drop_if_unused(subscription.readers());

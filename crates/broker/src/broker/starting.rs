@@ -13,6 +13,7 @@ use crate::catalogue::Catalogue;
 use crate::dead_letter::Forwarder;
 use crate::dead_letter_admin::{Counter, DeadLetterAdmin};
 use crate::error::Result;
+use crate::export::Exports;
 use crate::live::{self, Live};
 use crate::maintenance::{Checkpointer, ClockWatcher, Expirer};
 use crate::options::Options;
@@ -46,8 +47,10 @@ impl Broker {
         broker.attempts.load(&broker.registry.subscriptions_by_id()).await;
         broker.start_chores();
         broker.start_alerts().await;
+        broker.export.sweep().await;
         for subscription in broker.registry.all_subscriptions() {
             broker.push.look_at(&subscription);
+            broker.export.look_at(&subscription);
         }
         broker.dead_letters.resume();
         Ok(broker)
@@ -56,13 +59,13 @@ impl Broker {
     /// Gives each part what it needs of the others.
     fn assemble(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let base = Base::new(engine, runtime)?;
-        let (dead_letters, schemas) = (base.dead_letters(), base.schemas());
+        let (dead_letters, schemas) = (base.dead_letters(), Arc::clone(&base.schemas));
         let admin = base.admin(&dead_letters, &schemas);
         let observer = base.observer(&dead_letters);
         let alerts = base.alerts(&observer, &admin);
         let (checkpointer, clock_watcher) = (base.checkpointer(), base.clock_watcher());
         let (seeker, peeker) = (base.seeker(), base.peeker());
-        let Base { runtime, notes, tail, registry, attempts, push, live, .. } = base;
+        let Base { runtime, notes, tail, registry, attempts, push, export, live, .. } = base;
         Ok(Self {
             runtime,
             notes,
@@ -74,6 +77,7 @@ impl Broker {
             peeker,
             dead_letters,
             push,
+            export,
             attempts,
             live,
             observer,
@@ -141,6 +145,8 @@ struct Base {
     progress: Arc<dyn ProgressStore>,
     attempts: Arc<Attempts>,
     push: Arc<Scheduler>,
+    export: Arc<Exports>,
+    schemas: Arc<Schemas>,
     live: Arc<Live>,
 }
 
@@ -149,19 +155,24 @@ impl Base {
         let history = Arc::clone(&engine.attempts);
         let attempts = Arc::new(Attempts::new(history, runtime.clock.wall()));
         let access = || LogAccess::new(&runtime);
-        let Options { push, live, outstanding_max, .. } = runtime.options.clone();
+        let Options { push, export, live, outstanding_max, .. } = runtime.options.clone();
         let push = Arc::new(Scheduler::start(access(), push, Arc::clone(&attempts))?);
         let live = Live::new(access(), live);
         let tail = Arc::new(Tail::new(Arc::clone(&runtime)));
         let catalogue = Catalogue::new(Arc::clone(&engine.catalogue), Arc::clone(&runtime));
+        let catalogue = Arc::new(catalogue);
+        let schemas = Arc::new(Schemas::new(Arc::clone(&catalogue), Arc::clone(&runtime)));
+        let export = Exports::start(access(), Arc::clone(&schemas), export)?;
         Ok(Self {
             notes: Arc::new(Notes::new(Arc::clone(&runtime.changed), outstanding_max)),
             registry: Arc::new(Registry::new(Arc::clone(&tail))),
             tail,
-            catalogue: Arc::new(catalogue),
+            catalogue,
             progress: Arc::clone(&engine.progress),
             attempts,
             push,
+            export: Arc::new(export),
+            schemas,
             live,
             runtime,
         })
@@ -185,14 +196,11 @@ impl Base {
         Peeker::new(LogAccess::new(&self.runtime), Arc::clone(&self.registry))
     }
 
-    fn schemas(&self) -> Arc<Schemas> {
-        Arc::new(Schemas::new(Arc::clone(&self.catalogue), Arc::clone(&self.runtime)))
-    }
-
     fn admin(&self, dead_letters: &Arc<DeadLetterAdmin>, schemas: &Arc<Schemas>) -> Arc<Admin> {
         let dependants = Dependants {
             dead_letters: Arc::clone(dead_letters),
             push: Arc::clone(&self.push),
+            export: Arc::clone(&self.export),
             attempts: Arc::clone(&self.attempts),
             live: Arc::clone(&self.live),
         };

@@ -278,6 +278,7 @@ fn options(config: &Config, address: SocketAddr) -> broker::Options {
         },
         live: config.live.options(),
         push: config.push.options(address, folder),
+        export: config.export.options(),
     }
 }
 

@@ -202,7 +202,9 @@ impl From<Error> for Refusal {
             Error::FailedPrecondition(_) => Code::FailedPrecondition,
             Error::Full => Code::ResourceExhausted,
             Error::Closing | Error::LogStuck(_) => Code::Unavailable,
-            Error::Unreadable(..) | Error::NoRandomness | Error::Push(_) => Code::Internal,
+            Error::Unreadable(..) | Error::NoRandomness | Error::Push(_) | Error::Export(_) => {
+                Code::Internal
+            }
             Error::Storage(storage) => storage_code(storage),
         };
         Self::new(code, error.to_string())

@@ -1,6 +1,7 @@
 //! The program's settings: read from their sources, typed, checked once.
 
 mod alerts;
+mod export;
 pub(crate) mod fuzzing;
 mod live;
 mod push;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 pub use alerts::Alerts;
+pub use export::Export;
 pub use live::{Live, Quota};
 pub use push::{PrivateNetworks, Push};
 pub use server::Server;
@@ -93,6 +95,8 @@ pub struct Config {
     pub dead_letter: DeadLetter,
     /// How messages are pushed.
     pub push: Push,
+    /// Where messages are exported to.
+    pub export: Export,
     /// How alerts are watched for.
     pub alerts: Alerts,
     /// How live subscriptions are kept.
@@ -361,6 +365,7 @@ impl Config {
         self.storage.check()?;
         self.dead_letter.check()?;
         self.push.check()?;
+        self.export.check()?;
         self.alerts.check()?;
         self.live.check()?;
         self.log.check()?;

@@ -1,5 +1,6 @@
 //! Topics, subscriptions and snapshots: loaded at the start, made, changed and ended.
 
+mod exporting;
 mod loading;
 mod pushing;
 mod snapshots;

@@ -32,8 +32,7 @@ class S3:
         class Handler(Requests):
             s3 = service
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = Service(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     @property
@@ -53,10 +52,19 @@ class S3:
         """What is to go wrong with the next request: nothing, an error before or after it is
         done, or a slow answer."""
         with self.lock:
-            if self.random.random() >= self.faults:
+            # The first fails in any case, so that no run is without.
+            is_first = self.faults > 0 and self.failed == 0
+            if self.random.random() >= self.faults and not is_first:
                 return None
             self.failed += 1
             return self.random.choice(["before", "after", "slow", "cut"])
+
+
+class Service(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_):
+        """Whoever asked was killed, or is cut off on purpose: nothing to tell."""
 
 
 class Requests(BaseHTTPRequestHandler):

@@ -24,7 +24,7 @@ impl Admin {
     ) -> Result<Arc<Subscription>> {
         settings.validate()?;
         self.check_account(None, &settings)?;
-        self.dependants.export.check_place(&settings)?;
+        self.check_bucket(None, &settings)?;
         let admin = Arc::clone(self);
         let change = async move {
             let mut ledger = admin.catalogue.lock().await;
@@ -48,6 +48,7 @@ impl Admin {
             admin.dependants.push.look_at(&subscription);
             admin.dependants.export.look_at(&subscription);
             admin.audit_push(None, &subscription.settings());
+            admin.audit_export(None, &subscription.settings());
             Ok(subscription)
         };
         self.catalogue.change(change).await
@@ -66,11 +67,10 @@ impl Admin {
             let before = subscription.settings();
             let settings = change.apply(&before)?;
             admin.check_account(Some(&before), &settings)?;
-            if before.cloud_storage.is_none() {
-                admin.dependants.export.check_place(&settings)?;
-            }
+            admin.check_bucket(Some(&before), &settings)?;
             admin.store_settings(&mut ledger, &subscription, settings).await?;
             admin.audit_push(Some(&before), &subscription.settings());
+            admin.audit_export(Some(&before), &subscription.settings());
             Ok(subscription)
         };
         self.catalogue.change(change).await

@@ -190,7 +190,7 @@ impl Exporter {
         let clock = Arc::clone(&self.shared.runtime.clock);
         let room = Arc::clone(&self.shared.room);
         let until = self.open.as_ref().map(|open| open.filling.until());
-        let holds = self.open.as_ref().is_some_and(|open| open.hold.bytes() > 0);
+        let holds = self.holds_room();
         tokio::select! {
             biased;
             () = changed.notified() => Next::LookAgain,
@@ -201,12 +201,17 @@ impl Exporter {
         }
     }
 
+    /// Whether the open object has bytes in memory, which completing it frees.
+    fn holds_room(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.hold.bytes() > 0)
+    }
+
     fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Next> {
         let hold = match self.hold.take() {
             Some(hold) => hold,
             None => match self.shared.room.hold(LEASE_BYTES, context.waker()) {
                 Some(hold) => hold,
-                None if self.open.is_some() => return Poll::Ready(Next::Complete),
+                None if self.holds_room() => return Poll::Ready(Next::Complete),
                 None => return Poll::Pending,
             },
         };

@@ -1,5 +1,6 @@
 //! Topics, subscriptions and snapshots: loaded at the start, made, changed and ended.
 
+mod exporting;
 mod loading;
 mod pushing;
 mod snapshots;
@@ -15,6 +16,7 @@ use storage::{Kind, ProgressStore};
 use crate::catalogue::Catalogue;
 use crate::dead_letter_admin::DeadLetterAdmin;
 use crate::error::Resource;
+use crate::export::Exports;
 use crate::live::Live;
 use crate::push::attempts::Attempts;
 use crate::push::scheduler::Scheduler;
@@ -53,6 +55,7 @@ pub(crate) struct Admin {
 pub(crate) struct Dependants {
     pub(crate) dead_letters: Arc<DeadLetterAdmin>,
     pub(crate) push: Arc<Scheduler>,
+    pub(crate) export: Arc<Exports>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) live: Arc<Live>,
 }

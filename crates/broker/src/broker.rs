@@ -16,6 +16,7 @@ use crate::admin::Admin;
 use crate::alerts::Alerts;
 use crate::dead_letter_admin::DeadLetterAdmin;
 use crate::error::Result;
+use crate::export::Exports;
 use crate::live::Live;
 use crate::maintenance::{Checkpointer, ClockWatcher};
 use crate::peek::Peeker;
@@ -41,6 +42,7 @@ pub struct Broker {
     peeker: Peeker,
     dead_letters: Arc<DeadLetterAdmin>,
     push: Arc<Scheduler>,
+    export: Arc<Exports>,
     attempts: Arc<Attempts>,
     live: Arc<Live>,
     observer: Arc<Observer>,
@@ -52,13 +54,13 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Ends every stream and wait, lets pushes finish within `grace`, saves all progress and stops
+    /// Ends every stream and wait, lets pushes and open objects finish within `grace`, saves all progress and stops
     /// the chores.
     pub async fn close(&self, grace: Duration) -> Result<()> {
         self.runtime.serving.close();
         self.tail.wake_all();
         self.live.close();
-        self.push.stop(grace).await;
+        tokio::join!(self.push.stop(grace), self.export.stop(grace));
         self.dead_letters.close().await;
         let chores = std::mem::take(&mut *self.chores.lock());
         for chore in chores {
@@ -78,6 +80,7 @@ impl Broker {
     /// Cuts the grace time of `close` short.
     pub fn hurry(&self) {
         self.push.hurry();
+        self.export.hurry();
     }
 
     /// Resolves if the log ever fails: nothing more is then accepted or delivered.

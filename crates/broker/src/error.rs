@@ -105,6 +105,9 @@ pub enum Error {
     /// Messages cannot be pushed with the server's settings; the text says why.
     #[error("cannot push: {0}")]
     Push(String),
+    /// Messages cannot be exported with the server's settings; the text says why.
+    #[error("cannot export: {0}")]
+    Export(String),
     /// Storage failed.
     #[error(transparent)]
     Storage(storage::Error),

@@ -3,6 +3,7 @@
 //! Counters start at zero when the server starts. They are kept under locks that are held anyway,
 //! or, for pushes, are single atomics; they need no allocations.
 
+mod exported;
 mod obstacles;
 mod oldest;
 mod pushed;
@@ -13,6 +14,8 @@ use domain::delivery::{AckStatus, Failed, Failure};
 use domain::{SubscriptionId, SubscriptionName, TopicName};
 use storage::HistogramSnapshot;
 
+pub use exported::ExportFigures;
+pub(crate) use exported::Exported;
 pub(crate) use obstacles::EndpointFigures;
 pub use obstacles::{Cause, LeftAlone, Obstacles};
 pub(crate) use oldest::{ONE, Oldest};
@@ -57,6 +60,8 @@ pub struct SubscriptionFigures {
     pub push_latency: HistogramSnapshot,
     /// How many requests the endpoint is sent at a time; `None` = nothing is pushing now.
     pub push_window: Option<u32>,
+    /// What was exported; `None` = nothing is, and was since the start.
+    pub export: Option<ExportFigures>,
     /// Messages that were dead-lettered.
     pub dead_letters: u64,
     /// Its dead letters that nobody has handled.

@@ -19,6 +19,7 @@ mod definition;
 mod delivery_log;
 mod error;
 mod expiries;
+mod export;
 mod figures;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -51,6 +52,7 @@ mod transform;
 mod upkeep;
 mod waiters;
 
+pub use ::export::Place as ExportPlace;
 pub use admin::check_definition;
 pub use alerts::AlertView;
 pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
@@ -63,15 +65,17 @@ pub use dead_letter_admin::{
 };
 pub use definition::Unreadable;
 pub use error::{Error, Failed, Rejected, Resource, Result};
-pub use figures::{Cause, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures};
+pub use figures::{
+    Cause, ExportFigures, FifoFigures, LeftAlone, Obstacles, SubscriptionFigures, TopicFigures,
+};
 pub use live::{
     Change, Live, LiveEvent, LiveFigures, LiveFrame, LiveIds, LiveMatch, LiveMessage,
     LiveRegistered, LiveStart, LiveStream, LiveView, Lost,
 };
 pub use maintenance::ClockStatus;
 pub use options::{
-    AlertOptions, LiveOptions, LogOptions, Options, PushOptions, RetryDefault, Success,
-    TransformOptions,
+    AlertOptions, ExportOptions, LiveOptions, LogOptions, Options, PushOptions, RetryDefault,
+    Success, TransformOptions,
 };
 pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::token::{ISSUER as TOKEN_ISSUER, KEY_FILE};

@@ -1,6 +1,7 @@
 //! What the broker can be told.
 
 mod alerts;
+mod export;
 mod live;
 mod log;
 mod push;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use alerts::AlertOptions;
+pub use export::ExportOptions;
 pub use live::LiveOptions;
 pub use log::LogOptions;
 pub use push::{PushOptions, RetryDefault, Success};
@@ -40,6 +42,8 @@ pub struct Options {
     pub push: PushOptions,
     /// How message transforms are run; `None` = they are refused.
     pub transforms: Option<TransformOptions>,
+    /// How messages are written to objects.
+    pub export: ExportOptions,
 }
 
 impl Default for Options {
@@ -55,6 +59,7 @@ impl Default for Options {
             live: LiveOptions::default(),
             push: PushOptions::default(),
             transforms: None,
+            export: ExportOptions::default(),
         }
     }
 }
@@ -70,6 +75,7 @@ impl fmt::Debug for Options {
             .field("live", &self.live)
             .field("push", &self.push)
             .field("transforms", &self.transforms)
+            .field("export", &self.export)
             .finish_non_exhaustive()
     }
 }

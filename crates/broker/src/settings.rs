@@ -19,10 +19,11 @@ pub(crate) fn delivery(subscription: &domain::Subscription, push: &PushOptions) 
         attempts_max: subscription.attempts_allowed(),
         poison: subscription.poison,
         is_paused: subscription.paused,
-        is_push: subscription.push.is_some(),
+        is_push: subscription.push.is_some() || subscription.cloud_storage.is_some(),
     };
     let has_policy = subscription.retry_policy.is_some() || subscription.backoff.is_some();
-    if settings.is_push && !has_policy && push.retry_default == RetryDefault::Source {
+    let is_push = subscription.push.is_some();
+    if is_push && !has_policy && push.retry_default == RetryDefault::Source {
         settings.retry = Some(Backoff::Exponential(RetryPolicy::default()));
         settings.attempts_max = settings.attempts_max.or(Some(DELIVERY_ATTEMPTS_DEFAULT));
     }

@@ -2,6 +2,7 @@
 
 mod acks;
 mod exhausted;
+mod exporting;
 mod fetching;
 mod jobs;
 mod journal;
@@ -40,7 +41,7 @@ use reporting::Blocked;
 
 use crate::delivery_log::LineLimit;
 use crate::error::{Error, Resource, Result};
-use crate::figures::{Counts, Oldest, Pushed};
+use crate::figures::{Counts, Exported, Oldest, Pushed};
 use crate::runtime::Runtime;
 use crate::topic::Topic;
 use crate::transform::Functions;
@@ -62,6 +63,8 @@ pub struct Subscription {
     used_at: AtomicU64,
     /// What its attempts to push came to; made with the first.
     pushed: OnceLock<Box<Pushed>>,
+    /// What was exported of it; made with the first.
+    exported: OnceLock<Box<Exported>>,
     /// How many lines it may have in the log.
     line_limit: Arc<LineLimit>,
     state: Mutex<State>,
@@ -198,6 +201,7 @@ impl Subscription {
             notes,
             used_at: AtomicU64::new(used_at.0),
             pushed: OnceLock::new(),
+            exported: OnceLock::new(),
             state: Mutex::new(state),
         }
     }
@@ -449,12 +453,18 @@ impl Subscription {
         Ok(state)
     }
 
-    /// Messages go one way: what is pushed cannot be pulled.
+    /// Messages go one way: what is pushed or exported cannot be pulled.
     fn check_pulled(&self, state: &State) -> Result<()> {
+        let name = &self.name;
+        if state.settings.cloud_storage.is_some() {
+            return Err(Error::FailedPrecondition(format!(
+                "subscription {name} writes to a bucket and cannot be pulled; clear its \
+                 cloud_storage_config to pull from it"
+            )));
+        }
         if state.settings.push.is_none() {
             return Ok(());
         }
-        let name = &self.name;
         Err(Error::FailedPrecondition(format!(
             "subscription {name} has a push endpoint and cannot be pulled; clear its push_config \
              to pull from it"

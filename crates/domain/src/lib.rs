@@ -11,6 +11,7 @@ pub mod clock;
 pub mod delivery;
 pub mod drift;
 pub mod error;
+pub mod export;
 pub mod filter;
 pub mod json;
 pub mod kept;

@@ -79,6 +79,21 @@ pub const PULL_MESSAGES_MAX: usize = 1_000;
 /// Maximum bytes of ack ids in one Acknowledge, ModifyAckDeadline or StreamingPull request.
 pub const ACK_REQUEST_BYTES_MAX: usize = 512 * 1024;
 
+/// The shortest time an object in a bucket may be asked to stay open.
+pub const OBJECT_DURATION_MIN: Duration = Duration::from_secs(60);
+/// The longest time an object in a bucket stays open.
+pub const OBJECT_DURATION_MAX: Duration = Duration::from_secs(600);
+/// How long an object in a bucket stays open by default.
+pub const OBJECT_DURATION_DEFAULT: Duration = Duration::from_secs(300);
+/// Minimum bytes after which a new object may be asked for ("1 KB").
+pub const OBJECT_BYTES_MIN: u64 = 1_000;
+/// Maximum bytes of an object.
+pub const OBJECT_BYTES_MAX: u64 = 10 << 30;
+/// Minimum messages after which a new object may be asked for.
+pub const OBJECT_MESSAGES_MIN: u64 = 1_000;
+/// Maximum bytes of an object's name.
+pub const OBJECT_NAME_BYTES_MAX: usize = 1_024;
+
 /// Default (0 in the request) and maximum page size of a list.
 pub const PAGE_SIZE_MAX: usize = 1_000;
 
@@ -145,6 +160,8 @@ pub const BATCH_BYTES_MAX: u32 = 10 << 20;
 pub const BATCH_LINGER_MAX: Duration = Duration::from_secs(10);
 /// Maximum pushes per second that a subscription may be limited to; the minimum is one. Ours.
 pub const PUSH_RATE_MAX: u32 = 100_000;
+/// Maximum bytes of the format of times in the names of objects. Ours.
+pub const DATETIME_FORMAT_BYTES_MAX: usize = 128;
 /// Maximum bytes of a `client_id` on a StreamingPull. Ours.
 pub const CLIENT_ID_BYTES_MAX: usize = 1_024;
 /// Maximum nesting of parentheses and negations in a filter. Ours: it bounds the stack that parsing

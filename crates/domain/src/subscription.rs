@@ -2,6 +2,7 @@
 
 mod change;
 mod checks;
+pub mod cloud_storage;
 mod deadline;
 #[cfg(test)]
 mod labels_tests;
@@ -20,6 +21,7 @@ mod warnings;
 use std::time::Duration;
 
 pub use change::Joined;
+pub use cloud_storage::CloudStorageChange;
 pub use deadline::{ack_deadline, lease_deadline, stream_ack_deadline};
 pub use policies::{DeadLetterChange, RetryChange};
 pub use push_change::{PushChange, PushRetry, SigningAsk};
@@ -40,6 +42,11 @@ impl Subscription {
     /// Checks every setting, that they fit together, and that reserved labels say the same.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.validate_with(SETTINGS)
+    }
+
+    /// Whether its messages are written to objects in a bucket.
+    pub fn is_exported(&self) -> bool {
+        self.cloud_storage.is_some() && !self.detached
     }
 
     /// In which order its messages go out.
@@ -64,12 +71,13 @@ impl Subscription {
         self.attempts_max.or(self.backoff.as_ref().and_then(Backoff::attempts))
     }
 
-    /// How long a message waits after a failed attempt; `None` = no wait. Without a policy push
-    /// backs off like an endpoint's breaker.
+    /// How long a message waits after a failed attempt; `None` = no wait. Where the server itself
+    /// delivers, it backs off without a policy too, like an endpoint's breaker.
     pub fn waits(&self) -> Option<Backoff> {
         const PACE: RetryPolicy = RetryPolicy { min: PACE_MIN, max: PACE_MAX };
         let given = self.backoff.clone().or(self.retry_policy.map(Backoff::Exponential));
-        given.or(self.push.as_ref().map(|_| Backoff::Exponential(PACE)))
+        let is_sent = self.push.is_some() || self.cloud_storage.is_some();
+        given.or(is_sent.then_some(Backoff::Exponential(PACE)))
     }
 
     /// How long an endpoint has to answer; `default` if the owner did not say.

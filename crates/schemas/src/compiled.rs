@@ -83,6 +83,14 @@ impl Compiled {
         }
     }
 
+    /// A message in Avro's JSON form, which passed the check, in its binary form.
+    pub fn json_to_binary(&self, message: &[u8]) -> Result<Vec<u8>, Problem> {
+        match &self.tree {
+            Tree::Avro(tree) => avro::json_to_binary(tree, message),
+            Tree::Protobuf(_) => Err(Problem::new("only Avro is written in another form")),
+        }
+    }
+
     /// Whether this may become a revision beside `former`; if not, what keeps it from it.
     ///
     /// Google's rule for Avro: each must be able to read, as Avro resolves schemas, what the other

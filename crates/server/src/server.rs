@@ -279,6 +279,7 @@ fn options(config: &Config, address: SocketAddr) -> broker::Options {
         live: config.live.options(),
         push: config.push.options(address, folder),
         transforms: config.transforms.options(),
+        export: config.export.options(),
     }
 }
 

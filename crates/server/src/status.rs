@@ -205,6 +205,7 @@ impl From<Error> for Refusal {
             Error::Unreadable(..)
             | Error::NoRandomness
             | Error::NoTransforms(_)
+            | Error::Export(_)
             | Error::Push(_) => Code::Internal,
             Error::Storage(storage) => storage_code(storage),
         };

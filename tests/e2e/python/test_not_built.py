@@ -8,7 +8,6 @@ from statuses import refused
 
 FIELDS = {
     "bigquery": {"bigquery_config": {"table": "p.d.t"}},
-    "cloud storage": {"cloud_storage_config": {"bucket": "bucket"}},
 }
 
 

@@ -6,11 +6,12 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("postrider-domain", &[]),
     ("postrider-clock", &["postrider-domain"]),
     ("postrider-schemas", &["postrider-domain"]),
     ("postrider-transforms", &["postrider-domain"]),
+    ("postrider-export", &["postrider-domain"]),
     ("postrider-storage", &["postrider-domain"]),
     (
         "postrider-broker",
@@ -18,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "postrider-storage",
             "postrider-schemas",
             "postrider-transforms",
+            "postrider-export",
             "postrider-clock",
             "postrider-domain",
         ],

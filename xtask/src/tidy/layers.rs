@@ -44,7 +44,7 @@ const LAYERS: [&[&str]; 7] = [
     // What there is.
     &["consumer", "registry", "schema", "snapshot", "subscription", "tail", "topic"],
     // What is done with it.
-    &["dead_letter", "dead_letter_admin", "live", "peek", "push", "seek"],
+    &["dead_letter", "dead_letter_admin", "export", "live", "peek", "push", "seek"],
     // What changes or watches all of it.
     &["admin", "alerts", "maintenance", "status"],
     // What others see.

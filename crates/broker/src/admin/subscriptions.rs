@@ -26,6 +26,7 @@ impl Admin {
         settings.validate()?;
         self.check_account(None, &settings)?;
         self.runtime.transforms.check(settings.name.as_str(), &settings.transforms).await?;
+        self.check_bucket(None, &settings)?;
         let admin = Arc::clone(self);
         let change = async move {
             let mut ledger = admin.catalogue.lock().await;
@@ -47,7 +48,9 @@ impl Admin {
                 subscription.seek(|_, _, _| progress)?.await?;
             }
             admin.dependants.push.look_at(&subscription);
+            admin.dependants.export.look_at(&subscription);
             admin.audit_push(None, &subscription.settings());
+            admin.audit_export(None, &subscription.settings());
             Ok(subscription)
         };
         self.catalogue.change(change).await
@@ -74,8 +77,10 @@ impl Admin {
                 return Err(Error::Contended(Resource::Subscription, name.to_string()));
             }
             admin.check_account(Some(&before), &settings)?;
+            admin.check_bucket(Some(&before), &settings)?;
             admin.store_settings(&mut ledger, &subscription, settings).await?;
             admin.audit_push(Some(&before), &subscription.settings());
+            admin.audit_export(Some(&before), &subscription.settings());
             Ok(subscription)
         };
         self.catalogue.change(change).await
@@ -158,6 +163,7 @@ impl Admin {
         self.note_policy(ledger, Some(&before), Some(&settings));
         subscription.set_settings(Arc::new(settings), functions, stored.gone, entry.version);
         self.dependants.push.look_at(subscription);
+        self.dependants.export.look_at(subscription);
         self.plan_expiry(subscription);
         Ok(())
     }
@@ -208,6 +214,7 @@ impl Admin {
         self.registry.remove_subscription(&settings.name);
         subscription.mark_deleted();
         self.dependants.push.look_at(subscription);
+        self.dependants.export.look_at(subscription);
         subscription.readers().detach(subscription);
         self.note_policy(ledger, Some(&settings), None);
         self.registry.drop_if_unused(subscription.readers());

@@ -15,6 +15,7 @@ use crate::changed::ChangedList;
 use crate::dead_letter::Forwarder;
 use crate::dead_letter_admin::{Counter, DeadLetterAdmin};
 use crate::error::Result;
+use crate::export::Exports;
 use crate::handled_letters::HandledLetters;
 use crate::live::{self, Live};
 use crate::maintenance::{Checkpointer, ClockWatcher, Expirer};
@@ -49,8 +50,10 @@ impl Broker {
         broker.attempts.load(&broker.registry.subscriptions_by_id()).await;
         broker.start_chores();
         broker.start_alerts().await;
+        broker.export.sweep().await;
         for subscription in broker.registry.all_subscriptions() {
             broker.push.look_at(&subscription);
+            broker.export.look_at(&subscription);
         }
         broker.dead_letters.resume();
         Ok(broker)
@@ -59,13 +62,13 @@ impl Broker {
     /// Gives each part what it needs of the others.
     fn assemble(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let base = Base::new(engine, runtime)?;
-        let (dead_letters, schemas, seeker) = (base.dead_letters(), base.schemas(), base.seeker());
+        let (dead_letters, schemas, seeker) = (base.dead_letters(), Arc::clone(&base.schemas), base.seeker());
         let admin = base.admin(&dead_letters, &schemas, &seeker);
         let observer = base.observer(&dead_letters);
         let alerts = base.alerts(&observer, &admin);
         let (checkpointer, clock_watcher) = (base.checkpointer(), base.clock_watcher());
         let peeker = base.peeker();
-        let Base { runtime, notes, tail, registry, attempts, push, live, .. } = base;
+        let Base { runtime, notes, tail, registry, attempts, push, export, live, .. } = base;
         Ok(Self {
             runtime,
             notes,
@@ -77,6 +80,7 @@ impl Broker {
             peeker,
             dead_letters,
             push,
+            export,
             attempts,
             live,
             observer,
@@ -151,6 +155,8 @@ struct Base {
     changed_letters: Arc<ChangedList<HandledLetters>>,
     attempts: Arc<Attempts>,
     push: Arc<Scheduler>,
+    export: Arc<Exports>,
+    schemas: Arc<Schemas>,
     live: Arc<Live>,
 }
 
@@ -160,20 +166,25 @@ impl Base {
         let attempts = Arc::new(Attempts::new(history, runtime.clock.wall()));
         let access = LogAccess::new(&runtime);
         let (changed, serving) = (&runtime.changed, &runtime.serving);
-        let Options { push, live, outstanding_max, .. } = runtime.options.clone();
+        let Options { push, export, live, outstanding_max, .. } = runtime.options.clone();
         let push = Arc::new(Scheduler::start(access.clone(), push, Arc::clone(&attempts))?);
-        let live = Live::new(access, live);
+        let live = Live::new(access.clone(), live);
         let tail = Arc::new(Tail::new(Arc::clone(changed), Arc::clone(serving)));
         let catalogue = Catalogue::new(Arc::clone(&engine.catalogue), Arc::clone(serving));
+        let catalogue = Arc::new(catalogue);
+        let schemas = Self::schemas(&runtime, &catalogue);
+        let export = Exports::start(access, Arc::clone(&schemas), export)?;
         Ok(Self {
             notes: Arc::new(Notes::new(Arc::clone(changed), outstanding_max)),
             registry: Arc::new(Registry::new(Arc::clone(&tail))),
             tail,
-            catalogue: Arc::new(catalogue),
+            catalogue,
             progress: Arc::clone(&engine.progress),
             changed_letters: Arc::new(ChangedList::new(Arc::clone(changed))),
             attempts,
             push,
+            export: Arc::new(export),
+            schemas,
             live,
             runtime,
         })
@@ -204,9 +215,9 @@ impl Base {
         Peeker::new(self.access(), Arc::clone(&self.registry))
     }
 
-    fn schemas(&self) -> Arc<Schemas> {
-        let Runtime { clock, compiling, auditor, .. } = &*self.runtime;
-        let (catalogue, clock) = (Arc::clone(&self.catalogue), Arc::clone(clock));
+    fn schemas(runtime: &Runtime, catalogue: &Arc<Catalogue>) -> Arc<Schemas> {
+        let Runtime { clock, compiling, auditor, .. } = runtime;
+        let (catalogue, clock) = (Arc::clone(catalogue), Arc::clone(clock));
         Arc::new(Schemas::new(catalogue, clock, compiling.clone(), auditor.clone()))
     }
 
@@ -219,6 +230,7 @@ impl Base {
         let dependants = Dependants {
             dead_letters: Arc::clone(dead_letters),
             push: Arc::clone(&self.push),
+            export: Arc::clone(&self.export),
             attempts: Arc::clone(&self.attempts),
             live: Arc::clone(&self.live),
         };

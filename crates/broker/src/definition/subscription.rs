@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::limits::ACK_DEADLINE_DEFAULT;
-use domain::subscription::{SETTINGS, Start};
+use domain::subscription::{SETTINGS, Start, cloud_storage};
 use domain::{
     DeadLetterPolicy, Filter, Invalid, Offset, Poison, Progress, RetryPolicy, SubscriptionName,
     Timestamp, TopicId, TopicName,
@@ -83,6 +83,9 @@ struct Form {
     batch: Option<BatchForm>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate_max: Option<u32>,
+    /// As it is shown.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    cloud_storage: Value,
     /// Settings that have no field of their own here, by their path, as they are shown.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,
@@ -178,6 +181,7 @@ impl StoredSubscription {
             signing: settings.signing.as_ref().map(Into::into),
             batch: settings.batch.map(Into::into),
             rate_max: settings.rate_max,
+            cloud_storage: settings.cloud_storage.as_ref().map_or(Value::Null, cloud_storage::show),
             settings: Map::new(),
         };
         let read: Form = serde_json::from_value(serde_json::to_value(&form)?)?;
@@ -233,6 +237,7 @@ impl Form {
             signing: self.signing.map(SigningForm::read).transpose()?,
             batch: self.batch.map(Into::into),
             rate_max: self.rate_max,
+            cloud_storage: cloud_storage::read("cloud_storage", &self.cloud_storage)?,
             ..domain::Subscription::new(name, TopicName::parse("topic", &self.topic)?)
         })
     }

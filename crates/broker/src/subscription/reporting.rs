@@ -62,6 +62,7 @@ impl Subscription {
         let is_topic_deleted = self.topic.is_deleted();
         let average = self.topic.average_bytes();
         let endpoint = self.endpoint(endpoint);
+        let export = self.export_figures();
         let mut state = self.state.lock();
         let backlog = open.count;
         let oldest = if backlog > 0 { self.oldest(&mut state, open.first) } else { None };
@@ -89,6 +90,7 @@ impl Subscription {
             attempts: pushed.map(Pushed::attempts).unwrap_or_default(),
             push_latency: pushed.map(Pushed::latency).unwrap_or_default(),
             push_window: endpoint.map(|endpoint| endpoint.window),
+            export,
             dead_letters: state.dead_letters.forwarded,
             dead_letters_waiting: 0,
             dropped: state.dead_letters.dropped,

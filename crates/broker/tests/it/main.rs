@@ -10,6 +10,7 @@ mod dead_letters;
 mod delivery;
 mod exactly_once;
 mod expiry;
+mod exporting;
 mod figures;
 mod fixture;
 mod handled_letters;

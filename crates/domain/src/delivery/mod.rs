@@ -109,7 +109,7 @@ pub struct Settings {
     pub poison: Poison,
     /// Nothing is leased.
     pub is_paused: bool,
-    /// This is a push subscription: failed deliveries are counted across restarts whatever the
+    /// The server itself delivers, by push or into objects: failed deliveries are counted across restarts whatever the
     /// policies.
     pub is_push: bool,
 }

@@ -1,6 +1,7 @@
 //! What a change gives of the settings that depend on each other, and how they are joined.
 
 use super::Subscription;
+use super::cloud_storage::CloudStorageChange;
 use super::policies::{DeadLetterChange, RetryChange};
 use super::push_change::{PushChange, PushRetry, SigningAsk};
 use crate::backoff::Backoff;
@@ -20,6 +21,8 @@ pub struct Joined {
     pub push: PushChange,
     /// The retry policy and the attempts, given inside the push config; `Some(None)` ends both.
     pub push_retry: Option<Option<PushRetry>>,
+    /// Which bucket messages are written to, and how.
+    pub cloud_storage: CloudStorageChange,
     /// How pushes are signed.
     pub signing: Option<SigningAsk>,
     /// A secret for the case that signing is turned on without one.
@@ -37,6 +40,7 @@ impl Joined {
             dead_letter_policy: self.dead_letter_policy.apply(edited.dead_letter_policy, asked)?,
             attempts_max,
             push: self.push.apply(edited.push)?,
+            cloud_storage: self.cloud_storage.apply(edited.cloud_storage)?,
             signing: match self.signing {
                 Some(ask) => ask.apply(edited.signing, self.spare_secret)?,
                 None => edited.signing,

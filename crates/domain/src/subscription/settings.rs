@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::change::Joined;
-use super::{Start, checks, deadline, policies, push_settings, shapes};
+use super::{Start, checks, cloud_storage, deadline, policies, push_settings, shapes};
 use crate::alert;
 use crate::backoff::Backoff;
 use crate::error::Invalid;
+use crate::export::CloudStorage;
 use crate::filter::Filter;
 use crate::limits::{
     ACK_DEADLINE_DEFAULT, ATTEMPTS_MAX, ATTEMPTS_MIN, EXPIRATION_DEFAULT, RETENTION_DEFAULT,
@@ -97,6 +98,8 @@ pub struct Subscription {
     pub rate_max: Option<u32>,
     /// What its messages go through, in this order, before they are delivered.
     pub transforms: Vec<Transform>,
+    /// Which bucket its messages are written to, and how; `None` = none.
+    pub cloud_storage: Option<CloudStorage>,
 }
 
 impl Subscription {
@@ -134,6 +137,7 @@ impl Subscription {
             batch: None,
             rate_max: None,
             transforms: Vec::new(),
+            cloud_storage: None,
         }
     }
 }
@@ -531,7 +535,19 @@ pub static SETTINGS: &[Entry] = &[
     },
     Entry::not_built("bigquery_config"),
     Entry::not_built("bigtable_config"),
-    Entry::not_built("cloud_storage_config"),
+    Entry {
+        path: "cloud_storage_config",
+        form: Form::Object,
+        parts: cloud_storage::PARTS,
+        has_masked_parts: true,
+        config: "cloud_storage_config",
+        default: "none",
+        help: "Write messages to objects in a bucket",
+        set: Set::Joined { whole: cloud_storage::set_whole, part: Some(cloud_storage::set_part) },
+        show: cloud_storage::show_of,
+        check: cloud_storage::check,
+        ..Entry::NONE
+    },
     Entry { is_fixed: true, ..Entry::not_built("tags") },
 ];
 

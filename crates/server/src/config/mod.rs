@@ -1,6 +1,7 @@
 //! The program's settings: read from their sources, typed, checked once.
 
 mod alerts;
+mod export;
 pub(crate) mod fuzzing;
 mod live;
 mod push;
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 pub use alerts::Alerts;
+pub use export::Export;
 pub use live::{Live, Quota};
 pub use push::{PrivateNetworks, Push};
 pub use server::Server;
@@ -97,6 +99,8 @@ pub struct Config {
     pub push: Push,
     /// How message transforms are run.
     pub transforms: Transforms,
+    /// Where messages are exported to.
+    pub export: Export,
     /// How alerts are watched for.
     pub alerts: Alerts,
     /// How live subscriptions are kept.
@@ -366,6 +370,7 @@ impl Config {
         self.dead_letter.check()?;
         self.push.check()?;
         self.transforms.check()?;
+        self.export.check()?;
         self.alerts.check()?;
         self.live.check()?;
         self.log.check()?;

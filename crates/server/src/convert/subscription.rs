@@ -1,5 +1,6 @@
 //! Subscriptions.
 
+use domain::export::ExportState;
 use domain::name::DELETED_TOPIC;
 use domain::push::Secret;
 use domain::subscription::{Change, SigningAsk};
@@ -58,7 +59,19 @@ pub(crate) fn subscription_to_wire(subscription: &broker::Subscription) -> pubsu
         DELETED_TOPIC.clone_into(&mut wire.topic);
     }
     wire.topic_message_retention_duration = topic_retention.map(Into::into);
+    show_export_state(subscription, &mut wire);
     wire
+}
+
+/// How exporting goes. What keeps it from going on is also a trouble of the whole subscription.
+fn show_export_state(subscription: &broker::Subscription, wire: &mut pubsub::Subscription) {
+    let Some(config) = &mut wire.cloud_storage_config else { return };
+    let state = subscription.export_figures().unwrap_or_default().state;
+    let shown = pubsub::cloud_storage_config::State::from_str_name(state.as_str());
+    config.state = shown.unwrap_or_default().into();
+    if state != ExportState::Active {
+        wire.state = pubsub::subscription::State::ResourceError.into();
+    }
 }
 
 /// What follows from the settings alone. Only what is Google's is in it.

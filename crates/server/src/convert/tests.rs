@@ -119,10 +119,6 @@ fn every_setting_that_is_not_built_is_refused_by_name() {
             "bigquery_config",
         ),
         (
-            pubsub::Subscription { cloud_storage_config: Some(Default::default()), ..plain() },
-            "cloud_storage_config",
-        ),
-        (
             pubsub::Subscription { bigtable_config: Some(Default::default()), ..plain() },
             "bigtable_config",
         ),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use broker::{FifoFigures, HistogramSnapshot, SubscriptionFigures};
+use broker::{ExportFigures, FifoFigures, HistogramSnapshot, SubscriptionFigures};
+use domain::export::ExportState;
 
 use super::table::{self, Metric};
 use super::text::Value;
@@ -11,13 +12,16 @@ use super::text::Value;
 pub(super) const OTHER: &str = "other";
 
 /// The counters of a row that are not of pushing, and where they are in it.
-pub(super) static COUNTERS: [(&Metric, usize); 6] = [
+pub(super) static COUNTERS: [(&Metric, usize); 9] = [
     (&table::DELIVERIES, 0),
     (&table::ACKS, 1),
     (&table::NACKS, 2),
     (&table::EXPIRIES, 3),
     (&table::DEAD_LETTERS, 4),
     (&table::DROPPED, 5),
+    (&table::EXPORTED_OBJECTS, 6),
+    (&table::EXPORTED_BYTES, 7),
+    (&table::EXPORT_FAILURES, 8),
 ];
 
 /// Where the sum of the histogram is, then its buckets, then the classes.
@@ -28,7 +32,7 @@ const BUCKETS: usize = LATENCY_SUM + 1;
 type Shown = fn(&Row) -> Option<Value>;
 
 /// The gauges of a row, and what each shows.
-pub(super) static GAUGES: [(&Metric, Shown); 15] = [
+pub(super) static GAUGES: [(&Metric, Shown); 16] = [
     (&table::BACKLOG_MESSAGES, |row| Some(Value::Count(row.backlog_messages))),
     (&table::BACKLOG_BYTES, |row| Some(Value::Count(row.backlog_bytes))),
     (&table::OLDEST_UNACKED_AGE, |row| row.oldest_unacked_age.map(seconds)),
@@ -45,8 +49,13 @@ pub(super) static GAUGES: [(&Metric, Shown); 15] = [
     (&table::LANE_BLOCKED, |row| row.lanes?.blocked_for.map(seconds)),
     (&table::PAUSED, |row| Some(Value::Count(row.paused))),
     (&table::ENDPOINT_LEFT_ALONE, |row| row.left_alone.map(Value::Count)),
+    (&table::EXPORT_FAILING, |row| row.export_failing.map(Value::Count)),
     (&table::BACKING_OFF, |row| Some(Value::Count(row.backing_off))),
 ];
+
+fn is_failing(export: &ExportFigures) -> bool {
+    export.state != ExportState::Active
+}
 
 fn seconds(time: Duration) -> Value {
     Value::Real(time.as_secs_f64())
@@ -75,6 +84,8 @@ pub(super) struct Row {
     /// `None` = nothing is pushed.
     left_alone: Option<u64>,
     backing_off: u64,
+    /// `None` = nothing is exported.
+    export_failing: Option<u64>,
 }
 
 /// Of a subscription whose messages go in lanes.
@@ -121,6 +132,7 @@ impl Row {
             paused: figures.obstacles.is_paused.into(),
             left_alone: figures.is_push.then_some(figures.obstacles.left_alone.is_some().into()),
             backing_off: figures.obstacles.waits.backing_off as u64,
+            export_failing: figures.export.as_ref().map(|export| is_failing(export).into()),
         }
     }
 
@@ -142,6 +154,9 @@ impl Row {
         };
         self.paused += other.paused;
         self.backing_off += other.backing_off;
+        if let Some(failing) = other.export_failing {
+            *self.export_failing.get_or_insert_default() += failing;
+        }
         if let Some(left_alone) = other.left_alone {
             *self.left_alone.get_or_insert_default() += left_alone;
         }
@@ -184,6 +199,8 @@ pub(super) fn counters(figures: &SubscriptionFigures) -> Vec<u64> {
         figures.dead_letters,
         figures.dropped,
     ];
+    let export = figures.export.clone().unwrap_or_default();
+    counters.extend([export.objects, export.bytes, export.failures]);
     if !figures.attempts.is_empty() {
         counters.push(figures.push_latency.sum);
         counters.extend(&figures.push_latency.counts);

@@ -103,6 +103,14 @@ metrics! {
         "Dead letters from the subscription that nobody has handled.";
     DROPPED = Counter, "postrider_dropped_messages", "", SUBSCRIPTION,
         "Exhausted messages dropped because there is no dead letter policy.";
+    EXPORTED_OBJECTS = Counter, "postrider_exported_objects", "", SUBSCRIPTION,
+        "Objects completed in the subscription's bucket.";
+    EXPORTED_BYTES = Counter, "postrider_exported_bytes", "bytes", SUBSCRIPTION,
+        "Bytes of objects completed in the subscription's bucket.";
+    EXPORT_FAILURES = Counter, "postrider_export_failures", "", SUBSCRIPTION,
+        "Objects that could not be written, and messages that could not be put into one.";
+    EXPORT_FAILING = Gauge, "postrider_export_failing", "", SUBSCRIPTION,
+        "1 while messages cannot be written to the bucket, else 0.";
     FIFO_QUEUE_DEPTH = Gauge, "fifo_subscription_queue_depth", "", FIFO,
         "Messages waiting in a FIFO subscription.";
     FIFO_BLOCKED = Gauge, "fifo_subscription_blocked_duration_seconds", "seconds", FIFO,

@@ -53,6 +53,7 @@ fn show_subscription(one: &SubscriptionFigures) -> Value {
         ("expiries", Some(json!(one.expiries))),
         ("attempts", (!attempts.is_empty()).then_some(Value::Object(attempts))),
         ("pushWindow", one.push_window.map(|window| json!(window))),
+        ("export", one.export.as_ref().map(show_export)),
         ("deadLetters", Some(json!(one.dead_letters))),
         ("dropped", Some(json!(one.dropped))),
         ("delivery", Some(obstacles::show(&one.obstacles))),
@@ -62,6 +63,20 @@ fn show_subscription(one: &SubscriptionFigures) -> Value {
     ];
     let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(known.collect())
+}
+
+fn show_export(export: &broker::ExportFigures) -> Value {
+    let mut shown = json!({
+        "state": export.state.as_str(),
+        "objects": export.objects,
+        "messages": export.messages,
+        "bytes": export.bytes,
+        "failures": export.failures,
+    });
+    if let Some(error) = &export.error {
+        shown["error"] = json!(error);
+    }
+    shown
 }
 
 fn show_fifo(fifo: &broker::FifoFigures) -> Value {

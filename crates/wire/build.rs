@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let descriptor_set = files.encode_to_vec();
     fs::write(out_dir.join("descriptor_set.bin"), &descriptor_set)?;
-    generate_json(&descriptor_set, &out_dir)
+    generate_json(&descriptor_set)
 }
 
 fn messages_and_clients(files: FileDescriptorSet) -> Result<(), Box<dyn Error>> {
@@ -123,26 +123,11 @@ fn add_shape(shapes: &mut BTreeMap<String, Shape>, scope: &str, message: &Descri
     shapes.insert(name, fields.collect());
 }
 
-/// The generator would not write a message with an enum number that has no name. Protobuf's JSON
-/// has the number itself there, so the one line that refuses it is put right.
-fn generate_json(descriptor_set: &[u8], out_dir: &Path) -> Result<(), Box<dyn Error>> {
-    const REFUSES: &str = ".map_err(|_| serde::ser::Error::custom(format!(\"Invalid variant";
-    const WRITES: &str = ".map_or_else(|unknown| crate::json::EnumValue::Number(unknown.0), \
-                          crate::json::EnumValue::Name);";
+fn generate_json(descriptor_set: &[u8]) -> Result<(), Box<dyn Error>> {
     let mut json = pbjson_build::Builder::new();
     json.register_descriptors(descriptor_set)?.btree_map(["."]);
     for (proto, rust) in OURS {
         json.extern_path(proto, rust).exclude([proto]);
     }
-    json.build(&JSON_PACKAGES)?;
-    for entry in fs::read_dir(out_dir)? {
-        let path = entry?.path();
-        if path.to_string_lossy().ends_with(".serde.rs") {
-            let text = fs::read_to_string(&path)?;
-            let refuses = |line: &str| line.trim_start().starts_with(REFUSES);
-            let lines = text.lines().map(|line| if refuses(line) { WRITES } else { line });
-            fs::write(path, lines.collect::<Vec<_>>().join("\n"))?;
-        }
-    }
-    Ok(())
+    Ok(json.build(&JSON_PACKAGES)?)
 }

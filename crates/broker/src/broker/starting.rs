@@ -62,7 +62,8 @@ impl Broker {
     /// Gives each part what it needs of the others.
     fn assemble(engine: &Engine, runtime: Arc<Runtime>) -> Result<Self> {
         let base = Base::new(engine, runtime)?;
-        let (dead_letters, schemas, seeker) = (base.dead_letters(), Arc::clone(&base.schemas), base.seeker());
+        let (dead_letters, schemas, seeker) =
+            (base.dead_letters(), Arc::clone(&base.schemas), base.seeker());
         let admin = base.admin(&dead_letters, &schemas, &seeker);
         let observer = base.observer(&dead_letters);
         let alerts = base.alerts(&observer, &admin);

@@ -145,9 +145,8 @@ fn read_schema(place: &str, value: &Value) -> Result<SchemaName, Invalid> {
 }
 
 fn read_encoding(place: &str, value: &Value) -> Result<Encoding, Invalid> {
-    // A number is a word of Google's that is not known here.
-    let word = value.get(ENCODING).and_then(Value::as_str).unwrap_or_default();
-    Encoding::parse(&format!("{place}.{ENCODING}"), word)
+    let (field, text) = read_part(place, value, ENCODING)?;
+    Encoding::parse(&field, &text)
 }
 
 /// An end of a range of revisions; an empty one is none.

@@ -26,6 +26,20 @@ impl Wanted<Topic> {
     }
 }
 
+/// `wire` without the numbers that stand for no word this version knows: JSON has no text for them.
+/// They count as not given, and so only where they are asked for.
+pub(crate) fn with_known_words(mut wire: pubsub::Topic) -> pubsub::Topic {
+    if pubsub::topic::State::try_from(wire.state).is_err() {
+        wire.state = 0;
+    }
+    if let Some(settings) = &mut wire.schema_settings
+        && pubsub::Encoding::try_from(settings.encoding).is_err()
+    {
+        settings.encoding = 0;
+    }
+    wire
+}
+
 /// A topic as it is shown. Only what is Google's is in it.
 pub(crate) fn topic_to_wire(topic: &broker::Topic) -> pubsub::Topic {
     let mut wire = settings_to_wire(&topic.settings());

@@ -81,7 +81,7 @@ impl<S: Resource> Wanted<S> {
     }
 }
 
-/// A message of Google's as JSON. Only a duration can be one that JSON has no text for.
+/// A message of Google's as JSON. There are durations and enum numbers that JSON has no text for.
 fn document_of(wire: &impl Serialize) -> Result<Document, Invalid> {
     let mut track = serde_path_to_error::Track::new();
     let serializer =
@@ -89,9 +89,14 @@ fn document_of(wire: &impl Serialize) -> Result<Document, Invalid> {
     match wire.serialize(serializer) {
         Ok(Value::Object(fields)) => Ok(Document(fields)),
         Ok(_) => Ok(Document::default()),
-        Err(_) => {
+        Err(error) => {
             let field = snake(&track.path().to_string());
-            Err(Invalid::new(field, "negative, or not a valid duration"))
+            // What the generated code says of a number without a name.
+            let problem = match error.to_string().contains("Invalid variant") {
+                true => "not a value that this version knows",
+                false => "negative, or not a valid duration",
+            };
+            Err(Invalid::new(field, problem))
         }
     }
 }

@@ -13,7 +13,7 @@ use wire::pubsub::{
 };
 
 use super::Service;
-use crate::convert::{Wanted, topic_to_wire};
+use crate::convert::{Wanted, topic_to_wire, with_known_words};
 
 fn shown(topic: Arc<broker::Topic>) -> Response<Topic> {
     Response::new(topic_to_wire(&topic))
@@ -22,7 +22,7 @@ fn shown(topic: Arc<broker::Topic>) -> Response<Topic> {
 #[tonic::async_trait]
 impl Publisher for Service {
     async fn create_topic(&self, request: Request<Topic>) -> Result<Response<Topic>, Status> {
-        let wanted = Wanted::google(request.get_ref())?;
+        let wanted = Wanted::google(&with_known_words(request.into_inner()))?;
         Ok(shown(self.api.create_topic(&wanted).await?))
     }
 
@@ -31,7 +31,7 @@ impl Publisher for Service {
         request: Request<UpdateTopicRequest>,
     ) -> Result<Response<Topic>, Status> {
         let UpdateTopicRequest { topic, update_mask } = request.into_inner();
-        let topic = topic.unwrap_or_default();
+        let topic = with_known_words(topic.unwrap_or_default());
         let wanted = Wanted::google(&topic)?;
         Ok(shown(self.api.update_topic(&topic.name, &wanted, update_mask).await?))
     }

@@ -5,7 +5,7 @@ use domain::topic;
 use serde_json::Value;
 use wire::json::from_value;
 use wire::pubsub::{
-    GetSubscriptionRequest, GetTopicRequest, ModifyPushConfigRequest, Subscription, Topic,
+    GetSubscriptionRequest, GetTopicRequest, ModifyPushConfigRequest, Subscription,
     UpdateSubscriptionRequest, UpdateTopicRequest,
 };
 use wire::rest::Method;
@@ -16,7 +16,7 @@ use super::{
     to_json, transforms,
 };
 use crate::api::Api;
-use crate::convert::Wanted;
+use crate::convert::{Wanted, with_known_words};
 use crate::status::{Refusal, Result};
 
 /// Makes the call and returns the answer's text.
@@ -82,7 +82,7 @@ async fn topic_call(api: &Api, method: &Method, mut request: Value) -> Result<Ve
     let topic = match method.call {
         "CreateTopic" => {
             let ours = postrider::take_with(topic::SETTINGS, "", &mut request)?;
-            let topic: Topic = from_value(request)?;
+            let topic = with_known_words(from_value(request)?);
             api.create_topic(&Wanted::with_ours(&topic, ours)?).await?
         }
         "UpdateTopic" => {
@@ -91,7 +91,7 @@ async fn topic_call(api: &Api, method: &Method, mut request: Value) -> Result<Ve
                 None => Document::default(),
             };
             let UpdateTopicRequest { topic, update_mask } = from_value(request)?;
-            let topic = topic.unwrap_or_default();
+            let topic = with_known_words(topic.unwrap_or_default());
             let wanted = Wanted::with_ours(&topic, ours)?;
             api.update_topic(&topic.name, &wanted, update_mask).await?
         }

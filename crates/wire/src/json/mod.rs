@@ -36,17 +36,9 @@ pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
 
 /// Writes a message as compact JSON text; fields with default values are left out.
 ///
-/// Fails for what has no JSON form, such as a timestamp out of range.
+/// Fails for what has no JSON form, such as a timestamp out of range or an unknown enum number.
 pub fn to_vec<T: Serialize>(message: &T) -> Result<Vec<u8>, JsonError> {
     serde_json::to_vec(message).map_err(|error| JsonError::new(error.to_string()))
-}
-
-/// How the generated code writes an enum: by its name, or by its number if that has no name.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum EnumValue<T> {
-    Name(T),
-    Number(i32),
 }
 
 #[cfg(test)]

@@ -114,7 +114,12 @@ pub(crate) struct Target {
 impl Target {
     /// Creates the topic.
     pub(crate) async fn create_topic(&self) -> Result<()> {
-        let topic = wire::pubsub::Topic { name: TOPIC.to_owned(), ..Default::default() };
+        self.create_topic_with(wire::pubsub::Topic::default()).await
+    }
+
+    /// Creates the topic with these settings.
+    pub(crate) async fn create_topic_with(&self, settings: wire::pubsub::Topic) -> Result<()> {
+        let topic = wire::pubsub::Topic { name: TOPIC.to_owned(), ..settings };
         self.channel.call("Publisher/CreateTopic", lean::frame(&topic)).await.map(drop)
     }
 
@@ -195,6 +200,13 @@ impl Request {
     /// So many messages of so many bytes for the topic.
     pub(crate) fn new(messages: u32, message_bytes: usize) -> Self {
         Self { framed: load::request_of(TOPIC, messages, message_bytes), messages }
+    }
+
+    /// So many messages with this data for the topic.
+    pub(crate) fn of(messages: u32, data: &Bytes) -> Self {
+        let message = lean::Outgoing { data: data.clone(), ..lean::Outgoing::default() };
+        let all = (0..messages).map(|_| message.clone()).collect();
+        Self { framed: load::framed(TOPIC, all), messages }
     }
 
     /// The bytes that a log has to store for it.

@@ -17,6 +17,8 @@ const LATENCY_SYNCS_MAX: f64 = 3.0;
 /// The rate with most retained, and with many idle subscriptions, of the rate without.
 const GROWTH_RATIO_MIN: f64 = 0.90;
 const SUBSCRIPTIONS_RATIO_MIN: f64 = 0.90;
+/// A checked publish costs at most three times a plain one.
+const SCHEMA_RATIO_MIN: f64 = 1.0 / 3.0;
 
 /// The rate with ordering keys, or beside blocked ones, of the rate without.
 const ORDER_RATIO_MIN: f64 = 0.90;
@@ -54,6 +56,8 @@ pub(super) fn judge(report: &Report) -> Vec<Figure> {
     figures.extend(memory(report));
     figures.extend(comparison(report, "subscriptions/100x64/", SUBSCRIPTIONS_RATIO_MIN));
     figures.extend(comparison(report, "subscriptions/1x64/", SUBSCRIPTIONS_RATIO_MIN));
+    figures.extend(comparison(report, "schema/avro/", SCHEMA_RATIO_MIN));
+    figures.extend(comparison(report, "schema/protobuf/", SCHEMA_RATIO_MIN));
     figures.extend(comparison(report, "order/", ORDER_RATIO_MIN));
     figures.extend(comparison(report, "filter/", FILTER_RATIO_MIN));
     figures.extend(comparison(report, "blocked/", ORDER_RATIO_MIN));

@@ -100,8 +100,15 @@ fn settings(plan: &Plan) -> String {
         ("drain/N", "a backlog of N messages streamed and acked".to_owned()),
         ("pull/MxN", "N callers that pull up to M messages and ack them".to_owned()),
         (
-            "growth, subscriptions, order, filter, blocked, behind",
+            "growth, subscriptions, schema, transform, order, filter, blocked, behind",
             format!("each beside the first of its kind; median of {pairs} pairs that take turns"),
+        ),
+        (
+            "schema/…, transform/…",
+            "100 messages of 1 KiB a call, 8 calls in flight: a schema in binary encoding, or a \
+             function that parses JSON, sets a field and writes it; `plain` = the same messages, \
+             and a topic that does not look at them"
+                .to_owned(),
         ),
         (
             "order/N-keys",

@@ -4,6 +4,7 @@ mod behaviour;
 mod comparison;
 mod consume;
 mod delivery;
+mod gate;
 mod latency;
 mod live;
 mod publish;
@@ -46,6 +47,7 @@ pub(crate) async fn run(workshop: &Workshop, selection: &Selection) -> Result<Re
     latency::run(workshop, selection, &mut report).await?;
     comparison::growth(workshop, selection, &mut report).await?;
     comparison::subscriptions(workshop, selection, &mut report).await?;
+    gate::run(workshop, selection, &mut report).await?;
     behaviour::run(workshop, selection, &mut report).await?;
     push::run(workshop, selection, &mut report).await?;
     live::run(workshop, selection, &mut report).await?;

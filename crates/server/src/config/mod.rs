@@ -95,8 +95,8 @@ pub struct Config {
     pub dead_letter: DeadLetter,
     /// How messages are pushed.
     pub push: Push,
-    /// Where messages are exported to.
-    pub export: Export,
+    /// Where messages are exported to; boxed, since the settings travel through many futures.
+    pub export: Box<Export>,
     /// How alerts are watched for.
     pub alerts: Alerts,
     /// How live subscriptions are kept.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3Builder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
+use object_store::{BackoffConfig, ObjectStore, RetryConfig, StaticCredentialProvider};
 
 use crate::cloud::CloudUpload;
 use crate::error::{Error, Kind};
@@ -108,9 +108,14 @@ impl Stores {
         if let Some(endpoint) = endpoint {
             let is_plain = endpoint.starts_with("http://");
             let options = object_store::ClientOptions::new().with_allow_http(is_plain);
+            // Uploads in parts ask for a token though nothing is signed. Without one of its own the
+            // machine's metadata server would be asked, for a token that is none of an emulator's
+            // business.
+            let nobody = GcpCredential { bearer: String::new() };
             builder = builder
                 .with_base_url(endpoint)
                 .with_skip_signature(true)
+                .with_credentials(Arc::new(StaticCredentialProvider::new(nobody)))
                 .with_client_options(options);
         }
         if let Some(file) = credentials {

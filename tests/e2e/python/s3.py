@@ -1,5 +1,6 @@
 """A small service with S3's API, for the tests: buckets in memory, and faults on demand.
 
+What of Google's XML API is asked here is the same, but for the signature.
 PUT of objects, uploads in parts, HEAD, GET and listing. An object is there when its PUT has come
 whole or its parts were put together, and a listener can look at each at that moment.
 """
@@ -18,11 +19,12 @@ PART_BYTES_MIN = 5 << 20
 class S3:
     """Serves until it is closed. `faults` is the part of requests that fail or are slow."""
 
-    def __init__(self, buckets=("bucket",), faults=0.0, seed=1):
+    def __init__(self, buckets=("bucket",), faults=0.0, seed=1, is_signed=True):
         self.objects = {bucket: {} for bucket in buckets}
         self.uploads = {}
         self.denied = set()
         self.faults = faults
+        self.is_signed = is_signed
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.failed = 0
@@ -105,7 +107,7 @@ class Requests(BaseHTTPRequestHandler):
             return self.error(500, "InternalError")
         if fault == "slow":
             time.sleep(0.3)
-        if "Authorization" not in self.headers:
+        if self.s3.is_signed and "Authorization" not in self.headers:
             return self.error(403, "AccessDenied")
         if bucket not in self.s3.objects:
             return self.error(404, "NoSuchBucket")

@@ -31,8 +31,8 @@ def in_folder(folder):
     return f'{CONFIG}\n[export]\nfolder = "{folder}"\n'
 
 
-def at_service(s3):
-    return f'{CONFIG}\n[export]\nurl = "s3://"\nendpoint = "{s3.url}"\n'
+def at_service(s3, url="s3://"):
+    return f'{CONFIG}\n[export]\nurl = "{url}"\nendpoint = "{s3.url}"\n'
 
 
 @contextlib.contextmanager
@@ -320,9 +320,10 @@ def test_what_a_service_denies_is_shown_and_tried_again(tmp_path):
     s3.close()
 
 
-def test_large_objects_go_to_a_service_in_parts(tmp_path):
-    s3 = S3()
-    with serving(tmp_path, at_service(s3), KEYS) as server:
+@pytest.mark.parametrize("url", ["s3://", "gs://"], ids=["s3", "gs"])
+def test_large_objects_go_to_a_service_in_parts(tmp_path, url):
+    s3 = S3(is_signed=url == "s3://")
+    with serving(tmp_path, at_service(s3, url), KEYS) as server:
         clients = Clients(server, "grpc")
         topic, name = clients.pair(
             cloud_storage_config={"bucket": BUCKET, "avro_config": {}, "max_bytes": 20_000_000}

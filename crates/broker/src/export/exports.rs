@@ -164,7 +164,8 @@ impl Exports {
     }
 
     fn enter(&self, phase: u8) {
-        self.shared.phase.store(phase, Ordering::SeqCst);
+        // Whoever is in a hurry stays so.
+        self.shared.phase.fetch_max(phase, Ordering::SeqCst);
         self.running.exporters.lock().values().for_each(|exporter| exporter.notify_one());
         if phase >= STOPPING {
             self.shared.stopping.notify_waiters();

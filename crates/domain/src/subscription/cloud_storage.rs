@@ -388,7 +388,7 @@ mod tests {
     fn what_google_refuses_is_refused_by_name() {
         let with = |name: &str, value: Value| {
             let mut config = json!({"bucket": "shop"});
-            config[name] = value;
+            config.as_object_mut().unwrap().insert(name.to_owned(), value);
             exporting(config).unwrap_err().field
         };
         for (name, value, field) in [
@@ -441,15 +441,24 @@ mod tests {
             let change = Change::by_mask(&document, false, &[path])?;
             Ok::<_, Invalid>(change.apply(one)?.cloud_storage.map(|one| show(&one)))
         };
-        let shown = change(&before, "max_bytes", json!("2000")).unwrap().unwrap();
-        assert_eq!((&shown["filenamePrefix"], &shown["maxBytes"]), (&json!("a/"), &json!("2000")));
-        let avro = change(&before, "avro_config.write_metadata", json!(true)).unwrap().unwrap();
+        let shown = |more: Value| {
+            let mut shown = json!({"bucket": "shop", "maxDuration": "300s"});
+            let fields = shown.as_object_mut().unwrap();
+            fields.extend(more.as_object().unwrap().clone());
+            Ok(Some(shown))
+        };
         assert_eq!(
-            (&avro["avroConfig"]["writeMetadata"], &avro["textConfig"]),
-            (&json!(true), &Value::Null)
+            change(&before, "max_bytes", json!("2000")),
+            shown(json!({"filenamePrefix": "a/", "maxBytes": "2000", "textConfig": {}}))
         );
-        let cleared = change(&before, "filename_prefix", Value::Null).unwrap().unwrap();
-        assert_eq!(cleared["filenamePrefix"], Value::Null);
+        assert_eq!(
+            change(&before, "avro_config.write_metadata", json!(true)),
+            shown(json!({"filenamePrefix": "a/", "avroConfig": {"writeMetadata": true}}))
+        );
+        assert_eq!(
+            change(&before, "filename_prefix", Value::Null),
+            shown(json!({"textConfig": {}}))
+        );
         let none = change(&subscription(), "max_bytes", json!("2000")).unwrap_err();
         assert_eq!(none.field, "cloud_storage_config.bucket");
         assert_eq!(change(&subscription(), "max_bytes", Value::Null), Ok(None));

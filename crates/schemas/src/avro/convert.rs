@@ -119,6 +119,7 @@ fn put_long(value: i64, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use apache_avro::reader::datum::GenericDatumReader;
+    use apache_avro::types::Value as Avro;
 
     use super::*;
     use crate::avro::{check_binary, check_json};
@@ -145,9 +146,8 @@ mod tests {
         let schema = apache_avro::Schema::parse_str(ALL).unwrap();
         let reader = GenericDatumReader::builder(&schema).build().unwrap();
         let read = reader.read_value(&mut &binary[..]).unwrap();
-        let apache_avro::types::Value::Record(fields) = read else { panic!() };
+        let Avro::Record(fields) = read else { panic!() };
         let field = |name: &str| fields.iter().find(|(own, _)| own == name).unwrap().1.clone();
-        use apache_avro::types::Value as Avro;
         assert_eq!(field("l"), Avro::Long(5_000_000_000));
         assert_eq!((field("f"), field("d")), (Avro::Float(1.5), Avro::Double(2.0)));
         assert_eq!(field("y"), Avro::Bytes(vec![255, 0]));

@@ -99,8 +99,8 @@ pub struct Config {
     pub push: Push,
     /// How message transforms are run.
     pub transforms: Transforms,
-    /// Where messages are exported to.
-    pub export: Export,
+    /// Where messages are exported to; boxed, since the settings travel through many futures.
+    pub export: Box<Export>,
     /// How alerts are watched for.
     pub alerts: Alerts,
     /// How live subscriptions are kept.

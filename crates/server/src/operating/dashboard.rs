@@ -78,6 +78,7 @@ fn sections() -> Vec<Section> {
         section("Alerts and backlog", backlog()),
         section("Deliveries", deliveries()),
         section("Push", push()),
+        section("Export", export()),
         section("Dead letters, FIFO and lanes", letters()),
         section("Live subscriptions", live()),
         section("Log, disk and process", machine()),
@@ -119,6 +120,15 @@ fn push() -> Vec<Panel> {
         quantiles("Latency of endpoints", &table::PUSH_LATENCY),
         now("Window of endpoints", &table::PUSH_WINDOW),
         now("Endpoints left alone", &table::ENDPOINT_LEFT_ALONE),
+    ]
+}
+
+fn export() -> Vec<Panel> {
+    vec![
+        rate("Objects written", &table::EXPORTED_OBJECTS),
+        rate("Bytes written", &table::EXPORTED_BYTES),
+        rate("Failures to write", &table::EXPORT_FAILURES),
+        now("Cannot be written", &table::EXPORT_FAILING),
     ]
 }
 

@@ -13,6 +13,7 @@ mod document;
 mod form;
 mod labels;
 pub mod read;
+pub mod shape;
 
 pub use change::{Change, Edit, Table, bad_path};
 pub use document::{Document, camel, snake};
@@ -84,6 +85,8 @@ pub struct Setting<S: Resource> {
     pub is_fixed: bool,
     /// Whether its value is not to be repeated in logs.
     pub is_secret: bool,
+    /// Whether it is kept and never shown to clients, as Google has it.
+    pub is_input_only: bool,
     /// What it is where it is not given, for people.
     pub default: &'static str,
     /// What it is called where it is shown to people; empty = it is not shown on its own.
@@ -234,6 +237,7 @@ impl<S: Resource> Setting<S> {
         is_added: false,
         is_fixed: false,
         is_secret: false,
+        is_input_only: false,
         default: "",
         title: "",
         unit: "",

@@ -363,6 +363,9 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
             warn_of_drift(name, &drift::of_topic(topic, &there.settings()));
         } else {
             is_made(broker.create_topic(topic.clone()).await, name)?;
+            for warning in domain::topic::warnings(None, topic) {
+                tracing::warn!(topic = name, "{warning}");
+            }
         }
     }
     for subscription in &config.subscriptions {

@@ -20,21 +20,6 @@ def test_a_subscription_setting_that_is_not_built_is_refused(clients, what):
     assert list(clients.publisher.list_topic_subscriptions(request={"topic": topic})) == []
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"kms_key_name": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
-    ],
-    ids=str,
-)
-def test_a_topic_setting_that_is_not_built_is_refused(clients, fields):
-    name = clients.topic_name()
-    with refused("UNIMPLEMENTED"):
-        clients.publisher.create_topic(request={"name": name, **fields})
-    with refused("NOT_FOUND"):
-        clients.publisher.get_topic(request={"topic": name})
-
-
 def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
     _, name = clients.pair()
     with refused("UNIMPLEMENTED"):

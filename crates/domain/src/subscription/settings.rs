@@ -95,6 +95,8 @@ pub struct Subscription {
     pub batch: Option<BatchPush>,
     /// Most pushes a second; `None` = as the endpoint takes them.
     pub rate_max: Option<u32>,
+    /// Google's resource tags; kept, and nothing more. Decided at creation.
+    pub tags: BTreeMap<String, String>,
 }
 
 impl Subscription {
@@ -131,6 +133,7 @@ impl Subscription {
             signing: None,
             batch: None,
             rate_max: None,
+            tags: BTreeMap::new(),
         }
     }
 }
@@ -700,7 +703,22 @@ pub static SETTINGS: &[Entry] = &[
     Entry::not_built("bigtable_config"),
     Entry::not_built("cloud_storage_config"),
     Entry::not_built("message_transforms"),
-    Entry { is_fixed: true, ..Entry::not_built("tags") },
+    Entry {
+        path: "tags",
+        form: Form::Pairs,
+        config: "tags",
+        is_fixed: true,
+        is_input_only: true,
+        default: "none",
+        help: "Google's resource tags: kept, never shown; no policy here looks at them",
+        set: Set::Alone(|one, field, value| {
+            one.tags = pairs(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| shapes::show_pairs(&one.tags),
+        check: |one| validate::tags(&one.tags),
+        ..Entry::NONE
+    },
 ];
 
 fn read_attempts(field: &str, value: &Value) -> Result<Option<u32>, Invalid> {

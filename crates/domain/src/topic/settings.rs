@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::elsewhere;
 use super::schema::{self, SchemaChange, SchemaSettings};
 use crate::error::Invalid;
 use crate::name::TopicName;
-use crate::setting::read::{google_time, pairs, show_google_time, switch};
+use crate::setting::read::{google_time, pairs, show_google_time, switch, text};
+use crate::setting::shape::{self, Shaped};
 use crate::setting::{self, Flag, Form, Label, Resource, Set, Setting};
 use crate::validate;
 
@@ -36,12 +38,26 @@ pub struct Topic {
     pub message_retention: Option<Duration>,
     /// What its messages must look like; `None` = they are not looked at.
     pub schema: Option<SchemaSettings>,
+    /// Where Google may keep its messages; kept and shown, and nothing more.
+    pub storage_policy: Option<Shaped>,
+    /// The key that encrypts its messages at Google; kept and shown, and nothing more.
+    pub kms_key: Option<String>,
+    /// Google's resource tags; kept, and nothing more. Decided at creation.
+    pub tags: BTreeMap<String, String>,
 }
 
 impl Topic {
     /// A topic with the default settings.
     pub fn new(name: TopicName) -> Self {
-        Self { name, labels: BTreeMap::new(), message_retention: None, schema: None }
+        Self {
+            name,
+            labels: BTreeMap::new(),
+            message_retention: None,
+            schema: None,
+            storage_policy: None,
+            kms_key: None,
+            tags: BTreeMap::new(),
+        }
     }
 }
 
@@ -147,8 +163,52 @@ pub static SETTINGS: &[Entry] = &[
         ..Entry::NONE
     },
     Entry::not_built("ingestion_data_source_settings"),
-    Entry::not_built("kms_key_name"),
-    Entry::not_built("message_storage_policy"),
+    Entry {
+        path: "kms_key_name",
+        config: "kms_key_name",
+        flag: Some(Flag::new("kms-key").value("KEY").none("none")),
+        default: "none",
+        title: "KMS key",
+        help: "Google's key for its messages: kept and shown; encrypts nothing here",
+        set: Set::Alone(|one, field, value| {
+            one.kms_key = text(field, value)?.filter(|key| !key.is_empty());
+            Ok(())
+        }),
+        show: |one| json!(one.kms_key),
+        check: |one| one.kms_key.as_deref().map_or(Ok(()), elsewhere::check_kms_key),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "message_storage_policy",
+        form: Form::Own,
+        parts: elsewhere::STORAGE_PARTS,
+        has_masked_parts: true,
+        config: "message_storage_policy",
+        default: "none",
+        title: "Regions",
+        help: "Google's regions for its messages: kept and shown; they stay on this machine",
+        set: Set::Alone(|one, field, value| {
+            one.storage_policy = shape::read(elsewhere::STORAGE_POLICY, field, value)?;
+            Ok(())
+        }),
+        show: |one| json!(one.storage_policy),
+        ..Entry::NONE
+    },
     Entry::not_built("message_transforms"),
-    Entry { is_fixed: true, ..Entry::not_built("tags") },
+    Entry {
+        path: "tags",
+        form: Form::Pairs,
+        config: "tags",
+        is_fixed: true,
+        is_input_only: true,
+        default: "none",
+        help: "Google's resource tags: kept, never shown; no policy here looks at them",
+        set: Set::Alone(|one, field, value| {
+            one.tags = pairs(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| if one.tags.is_empty() { Value::Null } else { json!(one.tags) },
+        check: |one| validate::tags(&one.tags),
+        ..Entry::NONE
+    },
 ];

@@ -33,6 +33,7 @@ pub(crate) use letters::{CriteriaText, ListLetters, ReplayLetters, Selected};
 pub(crate) use live::{LIVE_BATCH_MAX, LIVE_TURN, ListLive};
 pub(crate) use peeking::PeekMessages;
 pub(crate) use subscriptions::Warned;
+pub(crate) use topics::WarnedTopic;
 
 /// The calls of the API over one broker.
 #[derive(Clone)]

@@ -170,6 +170,9 @@ mod tests {
             message_retention = "1d"
             schema_settings = { schema = "projects/p/schemas/order", encoding = "BINARY" }
             live = true
+            kms_key_name = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
+            message_storage_policy = { allowed_persistence_regions = ["europe-west1"] }
+            tags = { "123/environment" = "test" }
             "#,
         )
         .unwrap();
@@ -184,6 +187,11 @@ mod tests {
             labels: [("team".to_owned(), "shop".to_owned()), live].into(),
             message_retention: Some(Duration::from_secs(86_400)),
             schema: Some(schema),
+            kms_key: Some("projects/p/locations/l/keyRings/r/cryptoKeys/k".to_owned()),
+            storage_policy: json!({"allowedPersistenceRegions": ["europe-west1"]})
+                .as_object()
+                .cloned(),
+            tags: [("123/environment".to_owned(), "test".to_owned())].into(),
             ..Topic::new(all.name.clone())
         };
         assert_eq!(all, expected);
@@ -192,7 +200,8 @@ mod tests {
             ("message_retention = \"1s\"", "message_retention_duration"),
             ("schema_settings = { encoding = \"JSON\" }", "schema_settings.schema"),
             ("schema_settings = { kind = \"JSON\" }", "schema_settings.kind"),
-            ("kms_key_name = \"k\"", "kms_key_name: unknown field"),
+            ("kms_key_name = \"k\"", "kms_key_name: not a key such as"),
+            ("message_transforms = []", "message_transforms: unknown field"),
         ] {
             let error = declared_topic(lines).unwrap_err();
             assert!(error.contains(&format!("topics[0].{field}")), "{error}");

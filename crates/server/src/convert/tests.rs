@@ -130,7 +130,6 @@ fn every_setting_that_is_not_built_is_refused_by_name() {
             pubsub::Subscription { message_transforms: vec![Default::default()], ..plain() },
             "message_transforms",
         ),
-        (pubsub::Subscription { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
     ] {
         let refusal = subscription(wire).unwrap_err();
         assert_eq!(refusal.code, Code::Unimplemented, "{field}");
@@ -148,11 +147,6 @@ fn every_topic_setting_that_is_not_built_is_refused_by_name() {
     assert!(topic(&plain()).is_ok());
     for (wire, field) in [
         (
-            pubsub::Topic { message_storage_policy: Some(Default::default()), ..plain() },
-            "message_storage_policy",
-        ),
-        (pubsub::Topic { kms_key_name: "k".to_owned(), ..plain() }, "kms_key_name"),
-        (
             pubsub::Topic { ingestion_data_source_settings: Some(Default::default()), ..plain() },
             "ingestion_data_source_settings",
         ),
@@ -160,7 +154,6 @@ fn every_topic_setting_that_is_not_built_is_refused_by_name() {
             pubsub::Topic { message_transforms: vec![Default::default()], ..plain() },
             "message_transforms",
         ),
-        (pubsub::Topic { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
     ] {
         let refusal = topic(&wire).unwrap_err();
         assert_eq!(refusal.code, Code::Unimplemented, "{field}");
@@ -242,11 +235,19 @@ fn every_setting_of_a_topic_goes_there_and_back() {
             first_revision_id: "0000000a".to_owned(),
             last_revision_id: String::new(),
         }),
+        kms_key_name: "projects/p/locations/l/keyRings/r/cryptoKeys/k".to_owned(),
+        message_storage_policy: Some(pubsub::MessageStoragePolicy {
+            allowed_persistence_regions: vec!["europe-west1".to_owned()],
+            enforce_in_transit: true,
+        }),
         state: pubsub::topic::State::Active.into(),
         ..pubsub::Topic::default()
     };
-    let settings = Wanted::<Topic>::google(&wire).unwrap().made().unwrap();
-    assert_eq!(super::topic::settings_to_wire(&settings), wire);
+    let given =
+        pubsub::Topic { tags: labels(&[("1/team", "blue")]), satisfies_pzs: true, ..wire.clone() };
+    let settings = Wanted::<Topic>::google(&given).unwrap().made().unwrap();
+    assert_eq!(settings.tags, given.tags);
+    assert_eq!(super::topic::settings_to_wire(&settings), wire, "tags are never shown");
 }
 
 #[test]
@@ -273,9 +274,9 @@ fn an_update_of_a_topic_takes_only_what_its_mask_names() {
         assert_eq!(refusal.code, Code::InvalidArgument);
         assert!(refusal.to_string().starts_with("schema_settings.encoding: "), "{refusal}");
     }
-    let kept = || pubsub::Topic { kms_key_name: "k".to_owned(), ..pubsub::Topic::default() };
-    assert!(updated(kept(), &["labels"]).is_ok());
-    assert_eq!(updated(kept(), &["kms_key_name"]).unwrap_err().code, Code::Unimplemented);
+    let keyed = || pubsub::Topic { kms_key_name: "k".to_owned(), ..pubsub::Topic::default() };
+    assert!(updated(keyed(), &["labels"]).is_ok());
+    assert_eq!(updated(keyed(), &["kms_key_name"]).unwrap_err().code, Code::InvalidArgument);
     let nothing = updated(pubsub::Topic::default(), &["kms_key_name", "message_transforms"]);
     assert!(nothing.is_ok());
 }
@@ -483,6 +484,7 @@ fn snapshots_are_shown_and_changed() {
         topic: TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
         expire_time: Timestamp(1_726_937_845_123_456),
         labels: labels(&[("team", "blue")]),
+        tags: labels(&[("1/team", "blue")]),
     };
     let wire = snapshot_to_wire(&snapshot);
     assert_eq!(wire.name, "projects/p/snapshots/before");

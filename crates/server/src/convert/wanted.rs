@@ -109,7 +109,8 @@ fn merge(fields: &mut Map<String, Value>, more: Map<String, Value>) {
 /// A message of Google's with the settings that are Google's.
 pub(super) fn googles<S: Resource, W: DeserializeOwned + Default>(settings: &S) -> W {
     let mut google = Document::default();
-    setting::show(S::table().iter().filter(|one| !one.is_ours()), settings, &mut google);
+    let shown = S::table().iter().filter(|one| !one.is_ours() && !one.is_input_only);
+    setting::show(shown, settings, &mut google);
     // What is ours in an object of Google's is shown with that object.
     for added in S::table().iter().filter(|one| one.is_added) {
         google.remove(added.path);

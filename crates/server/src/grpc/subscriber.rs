@@ -122,7 +122,10 @@ impl Subscriber for Service {
         &self,
         request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<Snapshot>, Status> {
-        Ok(Response::new(self.api.create_snapshot(request.into_inner()).await?))
+        let made = self.api.create_snapshot(request.into_inner()).await?;
+        let mut response = Response::new(made.snapshot);
+        Warnings::attach(made.warnings, &mut response);
+        Ok(response)
     }
 
     async fn update_snapshot(

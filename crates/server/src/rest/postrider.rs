@@ -18,10 +18,6 @@ use crate::status::{Refusal, Result};
 /// Takes what is ours out of a subscription's JSON, so that the rest is Google's. `place` is how
 /// field names begin in errors.
 pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Document, Invalid> {
-    if let Value::Object(fields) = subscription {
-        // An answer that is sent back may still hold it; it sets nothing.
-        fields.remove("warnings");
-    }
     take_with(SETTINGS, place, subscription)
 }
 
@@ -33,6 +29,8 @@ pub(crate) fn take_with<S: Resource>(
 ) -> Result<Document, Invalid> {
     let mut ours = Document::default();
     let Value::Object(fields) = resource else { return Ok(ours) };
+    // An answer that is sent back may still hold it; it sets nothing.
+    fields.remove("warnings");
     match fields.remove("postrider") {
         None | Some(Value::Null) => {}
         Some(Value::Object(object)) => {
@@ -187,6 +185,15 @@ impl ShownTopic {
         let mut ours = Document::default();
         show_ours(topic::SETTINGS, &*topic.settings(), &mut ours);
         Self { google: topic_to_wire(topic), ours: ours.0 }
+    }
+
+    /// The same, with what its owner should know about the settings it was just given.
+    pub(super) fn warned(topic: &broker::Topic, warnings: Vec<String>) -> Self {
+        let mut shown = Self::of(topic);
+        if !warnings.is_empty() {
+            shown.ours.insert("warnings".to_owned(), json!(warnings));
+        }
+        shown
     }
 }
 

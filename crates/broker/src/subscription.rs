@@ -433,10 +433,16 @@ impl Subscription {
 
     /// Messages go one way: what is pushed cannot be pulled.
     fn check_pulled(&self, state: &State) -> Result<()> {
+        let name = &self.name;
+        if let Some(setting) = state.settings.export() {
+            return Err(Error::FailedPrecondition(format!(
+                "subscription {name} has a {setting} and cannot be pulled; clear its {setting} to \
+                 pull from it"
+            )));
+        }
         if state.settings.push.is_none() {
             return Ok(());
         }
-        let name = &self.name;
         Err(Error::FailedPrecondition(format!(
             "subscription {name} has a push endpoint and cannot be pulled; clear its push_config \
              to pull from it"

@@ -87,6 +87,8 @@ pub struct Setting<S: Resource> {
     pub is_secret: bool,
     /// Whether it is kept and never shown to clients, as Google has it.
     pub is_input_only: bool,
+    /// Whether it defines something that this server keeps and does not run.
+    pub is_only_kept: bool,
     /// What it is where it is not given, for people.
     pub default: &'static str,
     /// What it is called where it is shown to people; empty = it is not shown on its own.
@@ -238,6 +240,7 @@ impl<S: Resource> Setting<S> {
         is_fixed: false,
         is_secret: false,
         is_input_only: false,
+        is_only_kept: false,
         default: "",
         title: "",
         unit: "",

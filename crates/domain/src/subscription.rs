@@ -3,6 +3,7 @@
 mod change;
 mod checks;
 mod deadline;
+mod elsewhere;
 #[cfg(test)]
 mod labels_tests;
 mod policies;

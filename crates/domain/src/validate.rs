@@ -37,6 +37,19 @@ pub fn publish(messages: &mut [Message]) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Checks that all messages of one publish have the same ordering key, or none.
+pub fn one_ordering_key(messages: &[Message]) -> Result<(), Invalid> {
+    let Some(first) = messages.first() else { return Ok(()) };
+    match messages.iter().position(|message| message.ordering_key != first.ordering_key) {
+        None => Ok(()),
+        Some(index) => Err(Invalid::new(
+            format!("messages[{index}].ordering_key"),
+            "is not the ordering_key of messages[0]; all messages of one publish must have the \
+             same key, or none: publish those of another key in another call",
+        )),
+    }
+}
+
 /// Checks how many messages one publish contains, so that too many are refused before any is read.
 pub fn publish_count(count: usize) -> Result<(), Invalid> {
     if (PUBLISH_MESSAGES_MIN..=PUBLISH_MESSAGES_MAX).contains(&count) {
@@ -263,6 +276,17 @@ mod tests {
         assert_eq!(publish(&mut []).unwrap_err().field, "messages");
         assert!(publish(&mut vec![data(1); 1_000]).is_ok());
         assert_eq!(publish(&mut vec![data(1); 1_001]).unwrap_err().field, "messages");
+    }
+
+    #[test]
+    fn all_messages_of_a_publish_have_one_ordering_key() {
+        let keyed = |key: &str| Message { ordering_key: key.to_owned(), ..data(1) };
+        assert!(one_ordering_key(&[]).is_ok() && one_ordering_key(&[data(1), data(2)]).is_ok());
+        assert!(one_ordering_key(&[keyed("a"), keyed("a")]).is_ok());
+        for other in ["", "b"] {
+            let error = one_ordering_key(&[keyed("a"), keyed("a"), keyed(other)]).unwrap_err();
+            assert_eq!(error.field, "messages[2].ordering_key");
+        }
     }
 
     #[test]

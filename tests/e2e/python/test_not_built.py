@@ -7,7 +7,6 @@ from google.protobuf import field_mask_pb2
 from statuses import refused
 
 FIELDS = {
-    "bigquery": {"bigquery_config": {"table": "p.d.t"}},
     "cloud storage": {"cloud_storage_config": {"bucket": "bucket"}},
 }
 
@@ -27,9 +26,9 @@ def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
             request={
                 "subscription": {
                     "name": name,
-                    "bigquery_config": {"table": "p.d.t"},
+                    "cloud_storage_config": {"bucket": "bucket"},
                 },
-                "update_mask": field_mask_pb2.FieldMask(paths=["bigquery_config"]),
+                "update_mask": field_mask_pb2.FieldMask(paths=["cloud_storage_config"]),
             }
         )
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::change::Joined;
-use super::{Start, checks, deadline, policies, push_shapes, pushing, shapes};
+use super::{Start, checks, deadline, elsewhere, policies, push_shapes, pushing, shapes};
 use crate::alert;
 use crate::backoff::Backoff;
 use crate::error::Invalid;
@@ -21,6 +21,7 @@ use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
 use crate::push::{BatchPush, Method, PushConfig, Signing};
 use crate::setting::read::{google_time, number_between, pairs, show_google_time, switch, text};
+use crate::setting::shape::Shaped;
 use crate::setting::{self, Flag, Form, Label, Part, Resource, Set, Setting, Spelling};
 use crate::validate;
 
@@ -97,6 +98,10 @@ pub struct Subscription {
     pub rate_max: Option<u32>,
     /// Google's resource tags; kept, and nothing more. Decided at creation.
     pub tags: BTreeMap<String, String>,
+    /// The BigQuery table that gets its messages at Google; here they wait.
+    pub bigquery: Option<Shaped>,
+    /// The Bigtable table that gets its messages at Google; here they wait.
+    pub bigtable: Option<Shaped>,
 }
 
 impl Subscription {
@@ -134,6 +139,8 @@ impl Subscription {
             batch: None,
             rate_max: None,
             tags: BTreeMap::new(),
+            bigquery: None,
+            bigtable: None,
         }
     }
 }
@@ -699,8 +706,41 @@ pub static SETTINGS: &[Entry] = &[
         check: pushing::check_rate,
         ..Entry::NONE
     },
-    Entry::not_built("bigquery_config"),
-    Entry::not_built("bigtable_config"),
+    Entry {
+        path: "bigquery_config",
+        form: Form::Own,
+        parts: elsewhere::BIGQUERY_PARTS,
+        has_masked_parts: true,
+        config: "bigquery_config",
+        is_only_kept: true,
+        default: "none",
+        title: "BigQuery",
+        help: "The BigQuery table that gets its messages at Google: kept and shown; here they wait",
+        set: Set::Alone(|one, field, value| {
+            one.bigquery = elsewhere::read_bigquery(field, value)?;
+            Ok(())
+        }),
+        show: |one| one.bigquery.as_ref().map_or(Value::Null, elsewhere::show),
+        check: elsewhere::check_one_way,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "bigtable_config",
+        form: Form::Own,
+        parts: elsewhere::BIGTABLE_PARTS,
+        has_masked_parts: true,
+        config: "bigtable_config",
+        is_only_kept: true,
+        default: "none",
+        title: "Bigtable",
+        help: "The Bigtable table that gets its messages at Google: kept and shown; here they wait",
+        set: Set::Alone(|one, field, value| {
+            one.bigtable = elsewhere::read_bigtable(field, value)?;
+            Ok(())
+        }),
+        show: |one| one.bigtable.as_ref().map_or(Value::Null, elsewhere::show),
+        ..Entry::NONE
+    },
     Entry::not_built("cloud_storage_config"),
     Entry::not_built("message_transforms"),
     Entry {

@@ -50,6 +50,9 @@ pub fn warnings(
                 .to_owned(),
         );
     }
+    if becomes(|one| one.export().is_some()) {
+        warnings.extend(after.export_warning());
+    }
     if before.is_none() {
         warnings.extend(tags_warning(&after.tags));
     }

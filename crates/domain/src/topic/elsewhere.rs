@@ -46,6 +46,13 @@ pub(super) fn check_kms_key(key: &str) -> Result<(), Invalid> {
 
 const KEY_BYTES_MAX: usize = 1_024;
 
+/// That nothing flows into a topic though its settings say so; `None` = they do not.
+pub fn ingestion_warning(topic: &Topic) -> Option<String> {
+    let warning = "ingestion_data_source_settings are kept and shown, but this server ingests \
+                   nothing: the state is INGESTION_RESOURCE_ERROR; publish to the topic instead";
+    topic.ingestion.as_ref().map(|_| warning.to_owned())
+}
+
 /// What the owner of a topic should know about the settings `after`, which replace `before`
 /// (`None` = it is new). Plain ASCII.
 pub fn warnings(before: Option<&Topic>, after: &Topic) -> Vec<String> {
@@ -63,6 +70,9 @@ pub fn warnings(before: Option<&Topic>, after: &Topic) -> Vec<String> {
              where this server is"
                 .to_owned(),
         );
+    }
+    if becomes(|one| one.ingestion.is_some()) {
+        warnings.extend(ingestion_warning(after));
     }
     if before.is_none() {
         warnings.extend(tags_warning(&after.tags));

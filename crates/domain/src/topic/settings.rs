@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::elsewhere;
+use super::ingestion;
 use super::schema::{self, SchemaChange, SchemaSettings};
 use crate::error::Invalid;
 use crate::name::TopicName;
@@ -44,6 +45,8 @@ pub struct Topic {
     pub kms_key: Option<String>,
     /// Google's resource tags; kept, and nothing more. Decided at creation.
     pub tags: BTreeMap<String, String>,
+    /// The foreign service whose messages would flow in at Google; nothing flows in here.
+    pub ingestion: Option<Shaped>,
 }
 
 impl Topic {
@@ -57,6 +60,7 @@ impl Topic {
             storage_policy: None,
             kms_key: None,
             tags: BTreeMap::new(),
+            ingestion: None,
         }
     }
 }
@@ -162,7 +166,24 @@ pub static SETTINGS: &[Entry] = &[
         },
         ..Entry::NONE
     },
-    Entry::not_built("ingestion_data_source_settings"),
+    Entry {
+        path: "ingestion_data_source_settings",
+        form: Form::Own,
+        parts: ingestion::PARTS,
+        has_masked_parts: true,
+        config: "ingestion_data_source_settings",
+        is_only_kept: true,
+        default: "none",
+        title: "Ingestion",
+        help: "A foreign service whose messages flow in at Google: kept and shown; nothing flows \
+               in here",
+        set: Set::Alone(|one, field, value| {
+            one.ingestion = ingestion::read(field, value)?;
+            Ok(())
+        }),
+        show: |one| one.ingestion.as_ref().map_or(Value::Null, ingestion::show),
+        ..Entry::NONE
+    },
     Entry {
         path: "kms_key_name",
         config: "kms_key_name",

@@ -26,8 +26,13 @@ impl Api {
         &self,
         request: pubsub::CreateSnapshotRequest,
     ) -> Result<WarnedSnapshot> {
-        let name = SnapshotName::parse("name", &request.name)?;
-        let subscription = SubscriptionName::parse("subscription", &request.subscription)?;
+        let subscription = SubscriptionName::parse("subscription", &request.subscription);
+        let name = match (request.name.as_str(), &subscription) {
+            // Without a name it gets one in the subscription's project.
+            ("", Ok(of)) => &format!("{}/snapshots/snapshot-{}", of.project(), broker::make_id()?),
+            (given, _) => given,
+        };
+        let (name, subscription) = (SnapshotName::parse("name", name)?, subscription?);
         let warnings = tags_warning(&request.tags).into_iter().collect();
         let (labels, tags) = (request.labels, request.tags);
         let made = self.broker.create_snapshot(name, &subscription, labels, tags).await?;

@@ -22,6 +22,7 @@ impl Api {
     pub(crate) async fn create_topic(&self, wanted: &Wanted<domain::Topic>) -> Result<WarnedTopic> {
         let settings = wanted.made()?;
         settings.name.check_not_own("name")?;
+        self.check_only_kept(wanted.only_kept(None))?;
         let topic = self.broker.create_topic(settings).await?;
         let warnings = warnings(None, &topic.settings());
         Ok(WarnedTopic { topic, warnings })
@@ -50,6 +51,7 @@ impl Api {
             }
         }
         let change = wanted.change(&paths)?;
+        self.check_only_kept(wanted.only_kept(Some(&paths)))?;
         let before = self.broker.topic(&name)?.settings();
         let topic = self.broker.update_topic(&name, change).await?;
         let warnings = warnings(Some(&before), &topic.settings());
@@ -102,6 +104,7 @@ impl Api {
         let mut messages: Vec<Message> =
             request.messages.into_iter().map(convert::message_from_wire).collect();
         validate::publish(&mut messages)?;
+        validate::one_ordering_key(&messages)?;
         let offsets = self.broker.publish(&topic, messages).await?;
         let message_ids = (offsets.from.0..offsets.to.0).map(|offset| offset.to_string()).collect();
         Ok(pubsub::PublishResponse { message_ids })

@@ -72,6 +72,20 @@ impl<S: Resource> Wanted<S> {
         }
     }
 
+    /// A definition that is given of what this server keeps and does not run. `paths` are those of
+    /// an update; `None` = all counts.
+    pub(crate) fn only_kept(&self, paths: Option<&[String]>) -> Option<&'static str> {
+        let is_named = |setting: &Setting<S>| {
+            paths.is_none_or(|paths| paths.iter().any(|path| setting.named_by(path).is_some()))
+        };
+        let is_given = |setting: &Setting<S>| match self.document.get(setting.path) {
+            Some(Value::Object(object)) => !object.is_empty(),
+            _ => false,
+        };
+        let mut kept = S::table().iter().filter(|setting| setting.is_only_kept);
+        kept.find(|setting| is_named(setting) && is_given(setting)).map(|setting| setting.path)
+    }
+
     /// Nothing a client asks for is silently dropped.
     fn refuse_not_built(&self, setting: &Setting<S>) -> Result<()> {
         match self.document.get(setting.path) {

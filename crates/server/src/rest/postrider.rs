@@ -160,6 +160,8 @@ fn show_with(
     let google = serde_json::to_value(subscription_to_wire(subscription)).map_err(internal)?;
     let settings = subscription.settings();
     warnings.extend(subscription.dead_letter_error());
+    let waiting = settings.export_warning().filter(|one| !warnings.contains(one));
+    warnings.extend(waiting);
     let Value::Object(google) = google else { return Ok(google) };
     let mut shown = Document(google);
     show_ours(SETTINGS, &*settings, &mut shown);

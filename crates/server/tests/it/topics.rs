@@ -129,11 +129,11 @@ async fn a_subscription_shows_defaults_and_takes_updates(rig: &Rig) {
         (&["enable_message_ordering"][..], Code::InvalidArgument),
         (&["retry_policy.no_such_field"][..], Code::InvalidArgument),
         (&["push_config.no_such_field"][..], Code::InvalidArgument),
-        (&["bigquery_config"][..], Code::Unimplemented),
+        (&["message_transforms"][..], Code::Unimplemented),
     ] {
         let update = UpdateSubscriptionRequest {
             subscription: Some(Subscription {
-                bigquery_config: Some(Default::default()),
+                message_transforms: vec![Default::default()],
                 topic: "projects/p/topics/other".to_owned(),
                 filter: "attributes:other".to_owned(),
                 enable_message_ordering: true,
@@ -194,12 +194,12 @@ async fn what_is_not_built_says_so(rig: &Rig) {
     let written = Subscription {
         name: subscription("written"),
         topic,
-        bigquery_config: Some(Default::default()),
+        message_transforms: vec![Default::default()],
         ..Subscription::default()
     };
     let refused = subscriber.create_subscription(written).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
-    assert!(refused.message().contains("bigquery_config"), "{refused}");
+    assert!(refused.message().contains("message_transforms"), "{refused}");
     assert_eq!(shown(rig, &subscription("written")).await.unwrap_err().code(), Code::NotFound);
     let pull =
         ModifyPushConfigRequest { subscription: name, push_config: Some(PushConfig::default()) };

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod alerts;
+mod apply;
 mod attempts;
 mod backup;
 pub(crate) mod changes;
@@ -12,6 +13,7 @@ mod create;
 mod dead_letter;
 mod demo;
 mod endpoint;
+mod export;
 mod lane;
 mod lint;
 mod live;
@@ -32,6 +34,8 @@ mod schema;
 mod seek;
 mod serve;
 pub(crate) mod settings;
+mod setup;
+mod snapshot;
 mod subscription;
 mod table;
 mod tail;
@@ -103,6 +107,15 @@ enum Command {
     /// Create, list, show, revise and delete schemas; check definitions and messages.
     #[command(subcommand, visible_alias = "schemas", after_help = help(schema::EXAMPLES))]
     Schema(schema::Command),
+    /// Create, list, show, change and delete snapshots.
+    #[command(subcommand, visible_alias = "snapshots", after_help = help(snapshot::EXAMPLES))]
+    Snapshot(snapshot::Command),
+    /// Create, change and delete what differs from a setup file.
+    #[command(after_help = help(apply::EXAMPLES))]
+    Apply(apply::Arguments),
+    /// Print schemas, topics and subscriptions as a setup file.
+    #[command(after_help = help(export::EXAMPLES))]
+    Export(export::Arguments),
     /// Publish messages: arguments, files, or the lines of standard input.
     #[command(after_help = help(publish::EXAMPLES))]
     Publish(publish::Arguments),
@@ -363,6 +376,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Topic(command) => topic::run(&command),
         Command::Subscription(command) => subscription::run(&command),
         Command::Schema(command) => schema::run(&command),
+        Command::Snapshot(command) => snapshot::run(&command),
+        Command::Apply(arguments) => apply::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Publish(arguments) => publish::run(&arguments),
         Command::Pull(arguments) => pull::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),

@@ -154,6 +154,7 @@ impl Subscription {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
 mod tests {
     use super::super::Change;
     use super::super::tests::subscription;

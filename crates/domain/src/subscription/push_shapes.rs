@@ -222,6 +222,7 @@ pub(super) fn show_part(subscription: &Subscription, name: &str) -> Value {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
 mod tests {
     use super::super::tests::{pairs, pushing, subscription};
     use super::*;

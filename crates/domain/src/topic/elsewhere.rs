@@ -81,6 +81,7 @@ pub fn warnings(before: Option<&Topic>, after: &Topic) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
 mod tests {
     use serde_json::{Value, json};
 

@@ -141,6 +141,7 @@ fn host_and_port(text: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
 mod tests {
     use super::super::{Change, Topic, warnings};
     use super::*;

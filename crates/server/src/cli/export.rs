@@ -133,7 +133,8 @@ mod tests {
         let text = written(&setup).unwrap();
         let expected = "[[subscriptions]]\nname = \"projects/p/subscriptions/billing\"\n\
                         topic = \"projects/p/topics/orders\"\nfifo = true\n\
-                        retry_policy = { maximum_backoff = \"10m\", minimum_backoff = \"500ms\" }\n";
+                        retry_policy = \
+                        { maximum_backoff = \"10m\", minimum_backoff = \"500ms\" }\n";
         assert!(text.contains(expected), "{text}");
         assert!(toml::from_str::<toml::Table>(&text).is_ok(), "{text}");
         let lost = json!({"name": "projects/p/subscriptions/s", "topic": "_deleted-topic_"});

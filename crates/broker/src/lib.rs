@@ -81,7 +81,7 @@ pub use peek::{Peek, PeekFrom, PeekPage, Peeked, WAIT_MAX as PEEK_WAIT_MAX};
 pub use push::token::{ISSUER as TOKEN_ISSUER, KEY_FILE};
 pub use replay::{Replay, ReplayState};
 pub use schema::{Against, Revised, Schema};
-pub use secret::make_secret;
+pub use secret::{make_id, make_secret};
 pub use seek::SeekTarget;
 pub use snapshot::Snapshot;
 pub use status::{Degraded, Status};

@@ -456,10 +456,11 @@ impl Subscription {
     /// Messages go one way: what is pushed or exported cannot be pulled.
     fn check_pulled(&self, state: &State) -> Result<()> {
         let name = &self.name;
-        if state.settings.cloud_storage.is_some() {
+        let bucket = state.settings.cloud_storage.as_ref().map(|_| "cloud_storage_config");
+        if let Some(setting) = bucket.or(state.settings.export()) {
             return Err(Error::FailedPrecondition(format!(
-                "subscription {name} writes to a bucket and cannot be pulled; clear its \
-                 cloud_storage_config to pull from it"
+                "subscription {name} has a {setting} and cannot be pulled; clear its {setting} to \
+                 pull from it"
             )));
         }
         if state.settings.push.is_none() {

@@ -100,6 +100,7 @@ mod tests {
             "ack_deadline is 1m, declared 10s",
             "expiration is never, declared 744h",
             "push_endpoint is not as declared",
+            "push_attributes is not as declared",
             "paused is true, declared false",
             "headers is not as declared",
         ];

@@ -72,6 +72,10 @@ pub const LABELS_MAX: usize = 64;
 /// Maximum characters of a label's key (at least one) or value (may be empty).
 pub const LABEL_CHARS_MAX: usize = 63;
 
+/// Resource tags of a topic, a subscription or a snapshot.
+pub const TAGS_MAX: usize = 50;
+/// Bytes of a resource tag's key, and of its value.
+pub const TAG_BYTES_MAX: usize = 512;
 /// Minimum messages one Pull may ask for.
 pub const PULL_MESSAGES_MIN: i32 = 1;
 /// Maximum messages one Pull returns; asking for more is not an error.

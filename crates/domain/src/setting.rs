@@ -13,6 +13,7 @@ mod document;
 mod form;
 mod labels;
 pub mod read;
+pub mod shape;
 
 pub use change::{Change, Edit, Table, bad_path};
 pub use document::{Document, camel, snake};
@@ -84,6 +85,10 @@ pub struct Setting<S: Resource> {
     pub is_fixed: bool,
     /// Whether its value is not to be repeated in logs.
     pub is_secret: bool,
+    /// Whether it is kept and never shown to clients, as Google has it.
+    pub is_input_only: bool,
+    /// Whether it defines something that this server keeps and does not run.
+    pub is_only_kept: bool,
     /// What it is where it is not given, for people.
     pub default: &'static str,
     /// What it is called where it is shown to people; empty = it is not shown on its own.
@@ -115,8 +120,6 @@ pub enum Set<S: Resource> {
         /// One of its parts, by its name; `None` = a part stands for the whole.
         part: Option<SetPart<S>>,
     },
-    /// Not at all yet: a field of Google's that only its default is accepted for.
-    NotBuilt,
 }
 
 impl<S: Resource> Clone for Set<S> {
@@ -234,6 +237,8 @@ impl<S: Resource> Setting<S> {
         is_added: false,
         is_fixed: false,
         is_secret: false,
+        is_input_only: false,
+        is_only_kept: false,
         default: "",
         title: "",
         unit: "",
@@ -242,16 +247,6 @@ impl<S: Resource> Setting<S> {
         show: |_| Value::Null,
         check: |_| Ok(()),
     };
-
-    /// A field of Google's that only its default is accepted for.
-    pub const fn not_built(path: &'static str) -> Self {
-        Self { path, set: Set::NotBuilt, ..Self::NONE }
-    }
-
-    /// Whether only its default is accepted.
-    pub fn is_not_built(&self) -> bool {
-        matches!(self.set, Set::NotBuilt)
-    }
 
     /// Whether it is in the object that is ours alone.
     pub fn is_in_our_object(&self) -> bool {
@@ -281,9 +276,6 @@ impl<S: Resource> Setting<S> {
             return Some(None);
         }
         let rest = path.strip_prefix(self.path)?.strip_prefix('.')?;
-        if self.is_not_built() {
-            return Some(None);
-        }
         let named = self.parts.iter().find(|part| part.name == rest);
         named.filter(|_| self.has_masked_parts).map(|part| Some(part.name))
     }
@@ -293,7 +285,6 @@ impl<S: Resource> Setting<S> {
         match self.set {
             Set::Alone(set) => set(&mut S::scratch()?, field, value),
             Set::Joined { whole, .. } => whole(&mut Change::default(), field, value),
-            Set::NotBuilt => Ok(()),
         }
     }
 
@@ -307,7 +298,6 @@ impl<S: Resource> Setting<S> {
                 Some((self.show)(&scratch))
             }
             Set::Joined { .. } => None,
-            Set::NotBuilt => Some(value.clone()),
         }
     }
 }

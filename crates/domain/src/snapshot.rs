@@ -23,11 +23,14 @@ pub struct Snapshot {
     pub expire_time: Timestamp,
     /// Free-form labels for people and programs.
     pub labels: BTreeMap<String, String>,
+    /// Google's resource tags; kept, and nothing more. Decided at creation.
+    pub tags: BTreeMap<String, String>,
 }
 
 impl Snapshot {
-    /// Checks the labels, the only thing that can be wrong at creation.
+    /// Checks labels and tags, all that can be wrong at creation.
     pub fn validate(&self) -> Result<(), Invalid> {
+        validate::tags(&self.tags)?;
         validate::labels(&self.labels)?;
         validate::no_reserved_label(&self.labels, &[])
     }
@@ -86,6 +89,7 @@ impl Change {
             topic: current.topic.clone(),
             expire_time: self.expire_time.unwrap_or(current.expire_time),
             labels: self.labels.unwrap_or_else(|| current.labels.clone()),
+            tags: current.tags.clone(),
         };
         updated.validate()?;
         Ok(updated)
@@ -120,6 +124,7 @@ mod tests {
             topic: TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
             expire_time: CREATED.plus(7 * DAY),
             labels: BTreeMap::new(),
+            tags: BTreeMap::new(),
         }
     }
 
@@ -144,6 +149,9 @@ mod tests {
         assert!(Snapshot { labels: label("Team"), ..snapshot() }.validate().is_err());
         let reserved = Snapshot { labels: label("postrider-fifo"), ..snapshot() };
         assert_eq!(reserved.validate().unwrap_err().field, r#"labels["postrider-fifo"]"#);
+        assert!(Snapshot { tags: label("1/team"), ..snapshot() }.validate().is_ok());
+        let tagged = Snapshot { tags: label("team"), ..snapshot() };
+        assert_eq!(tagged.validate().unwrap_err().field, "tags");
     }
 
     #[test]

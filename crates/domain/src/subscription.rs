@@ -4,6 +4,7 @@ mod change;
 mod checks;
 pub mod cloud_storage;
 mod deadline;
+mod elsewhere;
 #[cfg(test)]
 mod labels_tests;
 mod policies;

@@ -1,10 +1,13 @@
 //! The settings of a topic, their rules, and how they may be changed.
 
+mod elsewhere;
+mod ingestion;
 mod schema;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use elsewhere::{ingestion_warning, warnings};
 pub use schema::{SchemaChange, SchemaSettings};
 pub use settings::{Change, Entry, LIVE_LABEL, SETTINGS, Topic};
 

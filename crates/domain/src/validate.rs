@@ -7,7 +7,7 @@ use crate::error::Invalid;
 use crate::limits::{
     ATTRIBUTE_KEY_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, ATTRIBUTES_MAX, LABEL_CHARS_MAX,
     LABELS_MAX, MESSAGE_DATA_BYTES_MAX, ORDERING_KEY_BYTES_MAX, PUBLISH_MESSAGES_MAX,
-    PUBLISH_MESSAGES_MIN, REQUEST_BYTES_MAX, RETENTION_MAX, RETENTION_MIN,
+    PUBLISH_MESSAGES_MIN, REQUEST_BYTES_MAX, RETENTION_MAX, RETENTION_MIN, TAG_BYTES_MAX, TAGS_MAX,
 };
 use crate::message::{Message, is_set_by_server};
 
@@ -35,6 +35,19 @@ pub fn publish(messages: &mut [Message]) -> Result<(), Invalid> {
         return Err(Invalid::new("messages", problem));
     }
     Ok(())
+}
+
+/// Checks that all messages of one publish have the same ordering key, or none.
+pub fn one_ordering_key(messages: &[Message]) -> Result<(), Invalid> {
+    let Some(first) = messages.first() else { return Ok(()) };
+    match messages.iter().position(|message| message.ordering_key != first.ordering_key) {
+        None => Ok(()),
+        Some(index) => Err(Invalid::new(
+            format!("messages[{index}].ordering_key"),
+            "is not the ordering_key of messages[0]; all messages of one publish must have the \
+             same key, or none: publish those of another key in another call",
+        )),
+    }
 }
 
 /// Checks how many messages one publish contains, so that too many are refused before any is read.
@@ -129,6 +142,39 @@ pub fn labels(labels: &BTreeMap<String, String>) -> Result<(), Invalid> {
     labels.iter().try_for_each(|(key, value)| check_label(key, value))
 }
 
+/// Checks Google's resource tags: how many, and that keys and values have the form that Google's
+/// API takes. Whether there are such tags is not known here.
+pub fn tags(tags: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    if tags.len() > TAGS_MAX {
+        let problem = format!("{} tags, at most {TAGS_MAX} are allowed", tags.len());
+        return Err(Invalid::new("tags", problem));
+    }
+    let is_good = |key: &str| {
+        key.split_once('/').is_some_and(|(parent, name)| {
+            !parent.is_empty() && !name.is_empty() && !name.contains('/')
+        })
+    };
+    for (key, value) in tags {
+        let shown: String = key.chars().take(100).collect();
+        if !is_good(key) || key.len() > TAG_BYTES_MAX {
+            let problem = format!("the key {shown:?} is not like 123456/environment");
+            return Err(Invalid::new("tags", problem));
+        }
+        if value.is_empty() || value.len() > TAG_BYTES_MAX {
+            let problem = format!("the value is not 1 to {TAG_BYTES_MAX} bytes");
+            return Err(Invalid::new(format!("tags[{shown:?}]"), problem));
+        }
+    }
+    Ok(())
+}
+
+/// Warns that resource tags do nothing here; `None` = there are none.
+pub fn tags_warning(tags: &BTreeMap<String, String>) -> Option<String> {
+    let warning = "tags are kept and never shown, as at Google; there are no policies here that \
+                   look at them";
+    (!tags.is_empty()).then(|| warning.to_owned())
+}
+
 /// Refuses labels with the reserved prefix, except those in `known`.
 pub fn no_reserved_label(labels: &BTreeMap<String, String>, known: &[&str]) -> Result<(), Invalid> {
     let is_reserved =
@@ -210,10 +256,37 @@ mod tests {
     }
 
     #[test]
+    fn tags_have_a_parent_a_name_and_a_value() {
+        let with = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        for good in ["123/environment", "tagKeys/281475012345678", "my-project/cost"] {
+            assert_eq!(tags(&with(good, "production")), Ok(()), "{good}");
+        }
+        for bad in ["", "environment", "/environment", "123/", "a/b/c"] {
+            assert_eq!(tags(&with(bad, "production")).unwrap_err().field, "tags", "{bad}");
+        }
+        assert_eq!(tags(&with("1/a", "")).unwrap_err().field, r#"tags["1/a"]"#);
+        let many = (0..=TAGS_MAX).map(|at| (format!("1/k{at}"), "v".to_owned())).collect();
+        assert!(tags(&many).is_err());
+        assert_eq!(tags_warning(&BTreeMap::new()), None);
+        assert!(tags_warning(&many).is_some_and(|warning| warning.is_ascii()));
+    }
+
+    #[test]
     fn one_to_a_thousand_messages_go_into_one_publish() {
         assert_eq!(publish(&mut []).unwrap_err().field, "messages");
         assert!(publish(&mut vec![data(1); 1_000]).is_ok());
         assert_eq!(publish(&mut vec![data(1); 1_001]).unwrap_err().field, "messages");
+    }
+
+    #[test]
+    fn all_messages_of_a_publish_have_one_ordering_key() {
+        let keyed = |key: &str| Message { ordering_key: key.to_owned(), ..data(1) };
+        assert!(one_ordering_key(&[]).is_ok() && one_ordering_key(&[data(1), data(2)]).is_ok());
+        assert!(one_ordering_key(&[keyed("a"), keyed("a")]).is_ok());
+        for other in ["", "b"] {
+            let error = one_ordering_key(&[keyed("a"), keyed("a"), keyed(other)]).unwrap_err();
+            assert_eq!(error.field, "messages[2].ordering_key");
+        }
     }
 
     #[test]

@@ -18,7 +18,9 @@ use wire::pubsub;
 
 pub(crate) use schema::{View, definition_from_wire, encoding_from_wire, schema_to_wire};
 pub(crate) use snapshot::{snapshot_change, snapshot_to_wire};
-pub(crate) use subscription::{secret_set, subscription_to_wire, with_spare_secret};
+pub(crate) use subscription::{
+    secret_set, subscription_to_wire, with_spare_secret, without_states,
+};
 pub(crate) use topic::{topic_to_wire, with_known_words};
 pub(crate) use wanted::Wanted;
 

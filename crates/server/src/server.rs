@@ -16,7 +16,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::api::{About, Api, Backups};
 use crate::audit::{self, AuditFile};
-use crate::config::Config;
+use crate::config::{Config, DeclaredSchema};
 use crate::descriptors::Descriptors;
 use crate::engine::{self, Closer, Recovery};
 use crate::gate::Gate;
@@ -132,6 +132,7 @@ impl Server {
         set_health(&health, ServingStatus::Serving).await;
         let connections = Connections::default();
         let api = Api::new(Arc::clone(&broker), Arc::clone(&clock), config.limits.pull_wait)
+            .with_unsupported(config.api.unsupported)
             .with_about(about(config, started, clock.wall(), (connections.clone(), descriptors)))
             .with_backups(closer.copier().map(|copier| backups(config, copier)));
         let metrics = metrics(config, &api, clock, (started, connections.clone()));
@@ -358,6 +359,9 @@ async fn set_health(health: &HealthReporter, status: ServingStatus) {
 
 /// Makes the topics and subscriptions of the settings that are not there yet.
 async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
+    for schema in &config.schemas {
+        make_schema(broker, schema).await?;
+    }
     for topic in &config.topics {
         let name = topic.name.as_str();
         // One that is there is left alone, though its schema be gone.
@@ -365,6 +369,9 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
             warn_of_drift(name, &drift::of_topic(topic, &there.settings()));
         } else {
             is_made(broker.create_topic(topic.clone()).await, name)?;
+            for warning in domain::topic::warnings(None, topic) {
+                tracing::warn!(topic = name, "{warning}");
+            }
         }
     }
     for subscription in &config.subscriptions {
@@ -380,6 +387,21 @@ async fn make_resources(broker: &Broker, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
+async fn make_schema(broker: &Broker, schema: &DeclaredSchema) -> Result<(), Error> {
+    let name = schema.name.as_str();
+    if let Ok(there) = broker.schema(&schema.name) {
+        let current = there.current();
+        let is_same =
+            current.kind() == schema.kind && *current.newest().definition == *schema.definition;
+        let drift = (!is_same).then_some(Drift { field: "definition", values: None });
+        warn_of_drift(name, drift.as_slice());
+        return Ok(());
+    }
+    let definition = schema.definition.clone();
+    let made = broker.create_schema(schema.name.clone(), schema.kind, definition).await;
+    is_made(made, name).map(drop)
+}
+
 /// What exists stays as it is, since someone may have changed it for a reason.
 fn warn_of_drift(name: &str, drift: &[Drift]) {
     if drift.is_empty() {
@@ -389,7 +411,7 @@ fn warn_of_drift(name: &str, drift: &[Drift]) {
     tracing::warn!(
         name,
         "already exists and differs from the settings: {}; it is left unchanged: use postrider \
-         topic update or postrider subscription update, or change the settings",
+         topic update or postrider subscription update, postrider apply, or change the settings",
         told.join("; ")
     );
 }

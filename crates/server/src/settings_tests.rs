@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use domain::setting::{Change, Document, Flag, Form, Label, Resource, Set, Setting, camel, read};
-use domain::{Subscription, Timestamp, Topic, drift, setting, subscription, topic};
+use domain::{Subscription, Timestamp, Topic, drift, subscription, topic};
 use serde_json::{Map, Value, json};
 
 use crate::cli::changes::Changes;
@@ -21,7 +21,7 @@ fn table<S: Resource>(settings: &[Setting<S>]) -> String {
         "" => String::new(),
         text => format!("`{text}`"),
     };
-    for setting in settings.iter().filter(|setting| !setting.is_not_built()) {
+    for setting in settings {
         let flags = setting.flag.iter().chain(setting.parts.iter().filter_map(|p| p.flag.as_ref()));
         let flags: Vec<String> = flags.map(|flag| format!("`--{}`", flag.name)).collect();
         let parts = setting.parts.iter().filter(|part| !part.help.is_empty());
@@ -43,10 +43,7 @@ fn table<S: Resource>(settings: &[Setting<S>]) -> String {
             meaning.replace('|', "\\|"),
         ));
     }
-    let not_built = settings.iter().filter(|setting| setting.is_not_built());
-    let not_built: Vec<String> =
-        not_built.map(|setting| format!("`{}`", camel(setting.path))).collect();
-    format!("{text}\nNot implemented, and refused by name: {}.\n", not_built.join(", "))
+    text
 }
 
 #[test]
@@ -229,22 +226,4 @@ fn is_changed_shown_and_documented<S: Tried>() {
     let line = "| `postrider.trialRun` | `true`, `false` | false | `postrider-trial-run` \
                 | `trial_run` | `--trial-run` | Nobody gets anything |\n";
     assert!(self::table(table).contains(line), "{}", self::table(table));
-}
-
-#[test]
-fn what_is_not_built_can_be_named_only_as_it_is() {
-    not_built::<Topic>();
-    not_built::<Subscription>();
-}
-
-fn not_built<S: Resource>() {
-    for setting in S::table().iter().filter(|setting| setting.is_not_built()) {
-        assert!(setting.config.is_empty() && setting.flag.is_none(), "{}", setting.path);
-        let named = Change::<S>::of(setting.path, Value::Null);
-        assert_eq!(named.is_err(), setting.is_fixed, "{}", setting.path);
-        assert!(Change::<S>::of(setting.path, json!({"x": 1})).is_err(), "{}", setting.path);
-        let below = format!("{}.x", setting.path);
-        let found = setting::named(S::table(), &below).map(|(found, _)| found.path);
-        assert_eq!(found, Some(setting.path));
-    }
 }

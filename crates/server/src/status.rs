@@ -30,6 +30,12 @@ impl Refusal {
         Self { code, field: None, problem: problem.into(), info: None }
     }
 
+    /// The same as the fault of a field, with what to do about it.
+    pub(crate) fn about(self, field: &str, remedy: &str) -> Self {
+        let problem = format!("{}; {remedy}", self.problem);
+        Self { field: Some(field.to_owned()), problem, ..self }
+    }
+
     /// A call that is not built, with what is not there.
     pub(crate) fn no_such_call(service: &str, call: &str) -> Self {
         const SHOWN_MAX: usize = 200;
@@ -55,6 +61,13 @@ impl Refusal {
             problem: "not implemented".to_owned(),
             info: None,
         }
+    }
+
+    /// A definition of what this server does not run, where the settings say that such are refused.
+    pub(crate) fn not_run(field: &str) -> Self {
+        let problem = "this server does not run it, and api.unsupported is \"refuse\"; leave it \
+                       out, or set api.unsupported = \"keep\" to have it kept and shown";
+        Self { problem: problem.to_owned(), ..Self::field_not_built(field) }
     }
 
     /// Ack ids that no longer count, on an exactly-once subscription. Official clients read which

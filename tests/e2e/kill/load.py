@@ -118,9 +118,8 @@ class Load(Threads):
     def publish(self, source, topic):
         count = source.choice((1, 1, 5, 20, 60))
         sizes = (30, 100, 1000, 1000, 3000)
-        shapes = [
-            (source.choice(("", "key-1", "key-2")), source.choice(sizes)) for _ in range(count)
-        ]
+        key = source.choice(("", "key-1", "key-2"))
+        shapes = [(key, source.choice(sizes)) for _ in range(count)]
         if source.random() < 0.05:
             shapes = [("", 300_000)]
         call = self.checker.publish_begins(topic, shapes)

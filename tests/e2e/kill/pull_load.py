@@ -56,9 +56,9 @@ class PullLoad(Threads):
     def publish(self, source, count=None):
         count = count or source.choice((1, 1, 3, 10))
         messages = []
+        key = source.choice(KEYS) if source.random() < 0.8 else ""
         for _ in range(count):
             poison = f"{POISON}-" if source.random() < 0.01 else ""
-            key = source.choice(KEYS) if source.random() < 0.8 else ""
             messages.append((f"{poison}{next(tokens)}", key, source.choice("ab")))
         began = self.checker.publish_begins(messages)
         answer = self.api.call(

@@ -92,8 +92,12 @@ class Clients:
         return list(answer.message_ids)
 
     def publish_messages(self, topic, *messages):
-        answer = self.publisher.publish(request={"topic": topic, "messages": list(messages)})
-        return list(answer.message_ids)
+        """Ids of the messages, published in their order: a call takes one ordering key."""
+        ids = []
+        for _, group in itertools.groupby(messages, lambda one: one.get("ordering_key", "")):
+            answer = self.publisher.publish(request={"topic": topic, "messages": list(group)})
+            ids += answer.message_ids
+        return ids
 
     def snapshot_name(self):
         return f"{self.project}/snapshots/snapshot-{next(numbers)}"

@@ -20,10 +20,10 @@ def test_a_message_arrives_byte_for_byte(clients):
         {"data": b"\0", "ordering_key": "key-1"},
         {"data": "grüße".encode()},
     ]
-    answer = clients.publisher.publish(request={"topic": topic, "messages": sent})
+    ids = clients.publish_messages(topic, *sent)
     received = clients.pull_exactly(subscription, len(sent))
     by_id = {one.message.message_id: one.message for one in received}
-    for message_id, want in zip(answer.message_ids, sent):
+    for message_id, want in zip(ids, sent):
         got = by_id[message_id]
         assert got.data == want["data"]
         assert dict(got.attributes) == want.get("attributes", {})

@@ -1,51 +1,8 @@
 """What is not built yet says so: UNIMPLEMENTED, never silently dropped."""
 
-import pytest
 from google.iam.v1 import iam_policy_pb2
-from google.protobuf import field_mask_pb2
 
 from statuses import refused
-
-FIELDS = {
-    "bigquery": {"bigquery_config": {"table": "p.d.t"}},
-}
-
-
-@pytest.mark.parametrize("what", FIELDS)
-def test_a_subscription_setting_that_is_not_built_is_refused(clients, what):
-    topic = clients.topic()
-    with refused("UNIMPLEMENTED"):
-        clients.subscription(topic, **FIELDS[what])
-    assert list(clients.publisher.list_topic_subscriptions(request={"topic": topic})) == []
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"kms_key_name": "projects/p/locations/l/keyRings/r/cryptoKeys/k"},
-    ],
-    ids=str,
-)
-def test_a_topic_setting_that_is_not_built_is_refused(clients, fields):
-    name = clients.topic_name()
-    with refused("UNIMPLEMENTED"):
-        clients.publisher.create_topic(request={"name": name, **fields})
-    with refused("NOT_FOUND"):
-        clients.publisher.get_topic(request={"topic": name})
-
-
-def test_an_update_to_a_setting_that_is_not_built_is_refused(clients):
-    _, name = clients.pair()
-    with refused("UNIMPLEMENTED"):
-        clients.subscriber.update_subscription(
-            request={
-                "subscription": {
-                    "name": name,
-                    "bigquery_config": {"table": "p.d.t"},
-                },
-                "update_mask": field_mask_pb2.FieldMask(paths=["bigquery_config"]),
-            }
-        )
 
 
 def test_a_call_that_is_not_built_is_refused(clients):

@@ -95,9 +95,8 @@ def test_a_put_twice_is_409(rest, pair):
 
 def test_what_is_not_built_is_501(rest, pair, project):
     topic, _ = pair
-    body = {"topic": topic, "bigqueryConfig": {"table": "p.d.t"}}
-    answer = rest.put(f"/v1/{project}/subscriptions/to-a-table", body)
-    refuse(answer, 501, "UNIMPLEMENTED", "bigqueryConfig")
+    answer = rest.get(f"/v1/{topic}:getIamPolicy")
+    refuse(answer, 501, "UNIMPLEMENTED", "GetIamPolicy")
 
 
 def test_an_unknown_path_is_404(rest):

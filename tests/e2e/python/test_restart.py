@@ -65,7 +65,7 @@ def test_messages_are_still_there_byte_for_byte(own_server, own, how):
         {"data": bytes([n]) * (1 + 997 * n), "attributes": {"n": str(n)}, "ordering_key": f"k{n}"}
         for n in range(64)
     ]
-    ids = clients.publisher.publish(request={"topic": topic, "messages": sent}).message_ids
+    ids = clients.publish_messages(topic, *sent)
     own_server.restart(how)
     again = own()
     received = again.pull_exactly(subscription, len(sent))

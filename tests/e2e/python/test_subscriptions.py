@@ -44,7 +44,7 @@ def test_a_new_subscription_shows_google_s_defaults(clients):
 
 
 def test_what_was_asked_for_is_shown(clients):
-    topic = clients.topic()
+    topic, dead = clients.topic(), clients.topic()
     name = clients.subscription(
         topic,
         ack_deadline_seconds=42,
@@ -55,7 +55,7 @@ def test_what_was_asked_for_is_shown(clients):
         enable_message_ordering=True,
         filter='attributes.kind = "a"',
         retry_policy={"minimum_backoff": seconds(1)},
-        dead_letter_policy={"dead_letter_topic": "projects/other/topics/dead"},
+        dead_letter_policy={"dead_letter_topic": dead},
         enable_exactly_once_delivery=True,
     )
     shown = get(clients, name)
@@ -68,7 +68,7 @@ def test_what_was_asked_for_is_shown(clients):
     assert shown.filter == 'attributes.kind = "a"'
     assert shown.retry_policy.minimum_backoff.total_seconds() == 1
     assert shown.retry_policy.maximum_backoff.total_seconds() == 600
-    assert shown.dead_letter_policy.dead_letter_topic == "projects/other/topics/dead"
+    assert shown.dead_letter_policy.dead_letter_topic == dead
     assert shown.dead_letter_policy.max_delivery_attempts == 5
     assert shown.enable_exactly_once_delivery
     assert not shown.detached
@@ -136,14 +136,14 @@ def test_an_update_changes_only_what_its_mask_names(clients):
 
 
 def test_an_update_sets_changes_and_ends_policies(clients):
-    _, name = clients.pair()
+    dead, name = clients.pair()
     changed = update(
         clients,
         {
             "name": name,
             "retry_policy": {"minimum_backoff": seconds(1), "maximum_backoff": seconds(60)},
             "dead_letter_policy": {
-                "dead_letter_topic": "projects/p/topics/dead",
+                "dead_letter_topic": dead,
                 "max_delivery_attempts": 7,
             },
             "enable_exactly_once_delivery": True,
@@ -164,7 +164,7 @@ def test_an_update_sets_changes_and_ends_policies(clients):
     )
     assert changed.retry_policy.minimum_backoff.total_seconds() == 2
     assert changed.retry_policy.maximum_backoff.total_seconds() == 60
-    assert changed.dead_letter_policy.dead_letter_topic == "projects/p/topics/dead"
+    assert changed.dead_letter_policy.dead_letter_topic == dead
     assert changed.dead_letter_policy.max_delivery_attempts == 9
     changed = update(clients, {"name": name}, ["retry_policy", "dead_letter_policy"])
     assert "retry_policy" not in changed

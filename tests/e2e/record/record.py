@@ -235,8 +235,9 @@ TOPICS = [
 def others():
     """Calls that are no settings, in the order in which they build on each other."""
     yield "PUT", SUB + "plain", {"topic": TOPIC}
-    yield "POST", "/v1/projects/p/topics/orders:publish", {"messages": [
-        {"data": "YQ==", "attributes": {"kind": "order"}}, {"orderingKey": "k", "data": "Yg=="}]}
+    for message in [{"data": "YQ==", "attributes": {"kind": "order"}},
+                    {"orderingKey": "k", "data": "Yg=="}]:
+        yield "POST", "/v1/projects/p/topics/orders:publish", {"messages": [message]}
     for bad in [{}, {"messages": []}, {"messages": [{}]}, {"messages": [{"data": "%"}]}]:
         yield "POST", "/v1/projects/p/topics/orders:publish", bad
     yield "POST", "/v1/projects/p/topics/none:publish", {"messages": [{"data": "YQ=="}]}

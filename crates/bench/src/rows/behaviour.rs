@@ -202,15 +202,13 @@ fn marked(plan: &Plan, at: u32) -> Outgoing {
     message(plan, String::new(), &[("kind", kind), ("source", "bench")])
 }
 
-/// Requests whose messages have every key in turn.
+/// Requests that have every key in turn; all messages of a request have the same.
 pub(super) fn keyed(plan: &Plan) -> Vec<Bytes> {
-    let calls = plan.keys.div_ceil(STREAM_BATCH);
-    let request = |call: u32| {
-        let keys = (0..STREAM_BATCH).map(|at| (call * STREAM_BATCH + at) % plan.keys);
-        let messages = keys.map(|key| message(plan, format!("key-{key}"), &[]));
+    let request = |key: u32| {
+        let messages = (0..STREAM_BATCH).map(|_| message(plan, format!("key-{key}"), &[]));
         load::framed(TOPIC, messages.collect())
     };
-    (0..calls).map(request).collect()
+    (0..plan.keys).map(request).collect()
 }
 
 fn publishers(target: &Target, requests: Vec<Bytes>) -> Result<Vec<Publisher>> {

@@ -23,6 +23,7 @@ impl Admin {
         name: SnapshotName,
         subscription: &SubscriptionName,
         labels: BTreeMap<String, String>,
+        tags: BTreeMap<String, String>,
     ) -> Result<Arc<Snapshot>> {
         let (admin, subscription) = (Arc::clone(self), subscription.clone());
         let change = async move {
@@ -31,7 +32,7 @@ impl Admin {
                 return Err(Error::AlreadyExists(Resource::Snapshot, name.to_string()));
             }
             let subscription = admin.registry.subscription(&subscription)?;
-            let snapshot = admin.take_snapshot(name, &subscription, labels)?;
+            let snapshot = admin.take_snapshot(name, &subscription, labels, tags)?;
             match admin.store_snapshot(&subscription, &snapshot).await {
                 Ok(()) => {
                     admin.add_snapshot(Arc::clone(&snapshot));
@@ -52,11 +53,12 @@ impl Admin {
         name: SnapshotName,
         subscription: &Subscription,
         labels: BTreeMap<String, String>,
+        tags: BTreeMap<String, String>,
     ) -> Result<Arc<Snapshot>> {
         let topic = subscription.topic();
         let created = self.runtime.clock.wall();
-        let settings =
-            domain::Snapshot { name, topic: topic.name().clone(), expire_time: created, labels };
+        let (topic_name, expire_time) = (topic.name().clone(), created);
+        let settings = domain::Snapshot { name, topic: topic_name, expire_time, labels, tags };
         settings.validate()?;
         subscription.touch(created);
         subscription.with_progress(|progress| {

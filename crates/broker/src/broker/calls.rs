@@ -200,8 +200,9 @@ impl Broker {
         name: SnapshotName,
         subscription: &SubscriptionName,
         labels: BTreeMap<String, String>,
+        tags: BTreeMap<String, String>,
     ) -> Result<Arc<Snapshot>> {
-        self.admin.create_snapshot(name, subscription, labels).await
+        self.admin.create_snapshot(name, subscription, labels, tags).await
     }
 
     /// The snapshot with that name.

@@ -17,6 +17,8 @@ struct Form {
     created_us: u64,
     expire_time_us: u64,
     labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tags: BTreeMap<String, String>,
     /// In base64.
     progress: String,
 }
@@ -49,6 +51,7 @@ impl StoredSnapshot {
             created_us: self.created.0,
             expire_time_us: self.settings.expire_time.0,
             labels: self.settings.labels.clone(),
+            tags: self.settings.tags.clone(),
             progress: encode_progress(&self.progress),
         };
         Ok(serde_json::to_vec(&form)?.into())
@@ -61,6 +64,7 @@ impl StoredSnapshot {
             topic: TopicName::parse("topic", &form.topic)?,
             expire_time: Timestamp(form.expire_time_us),
             labels: form.labels,
+            tags: form.tags,
         };
         Ok(Self {
             settings,
@@ -88,6 +92,7 @@ mod tests {
                 topic: TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
                 expire_time: Timestamp(99),
                 labels: BTreeMap::from([("team".to_owned(), "a".to_owned())]),
+                tags: BTreeMap::from([("1/team".to_owned(), "b".to_owned())]),
             },
             topic: TopicId(7),
             created: Timestamp(55),

@@ -114,7 +114,7 @@ impl World {
         fixture.publish(&topic_name("dead"), &["letter"]).await;
         let name = SnapshotName::parse("name", "projects/p/snapshots/snap").unwrap();
         let of = subscription_name("kept");
-        fixture.broker.create_snapshot(name, &of, BTreeMap::new()).await.unwrap();
+        fixture.broker.create_snapshot(name, &of, BTreeMap::new(), BTreeMap::new()).await.unwrap();
         Self { fixture, topic, expected: Vec::new(), last_id: 0 }
     }
 

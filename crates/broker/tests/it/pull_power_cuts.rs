@@ -304,7 +304,8 @@ impl Rounds {
         let snapshot = SnapshotName::parse("name", &text).unwrap();
         let standings = self.checker.snapshot(name);
         let of = subscription_name(name);
-        let made = broker.create_snapshot(snapshot.clone(), &of, BTreeMap::new()).await;
+        let made =
+            broker.create_snapshot(snapshot.clone(), &of, BTreeMap::new(), BTreeMap::new()).await;
         self.answered(made, "snapshot")?;
         if let Some((old, _)) = self.snapshots.insert(name.to_owned(), (snapshot, standings)) {
             self.answered(broker.delete_snapshot(&old).await, "deletion")?;

@@ -195,7 +195,11 @@ async fn what_a_snapshot_keeps_comes_back_for_all_and_nothing_between() {
     fixture.ack("other", &leases[1..2]).await;
     let name = SnapshotName::parse("name", "projects/p/snapshots/snap").unwrap();
     let of = subscription_name("other");
-    fixture.broker.create_snapshot(name, &of, Default::default()).await.unwrap();
+    fixture
+        .broker
+        .create_snapshot(name, &of, Default::default(), Default::default())
+        .await
+        .unwrap();
     fixture.publish(&topic, &["d"]).await;
     fixture.seek(Timestamp(0)).await;
     assert_eq!(texts(&fixture.pull("sub", 10).await), ["a", "c", "d"]);

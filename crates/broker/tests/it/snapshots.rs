@@ -17,7 +17,7 @@ fn snapshot_name(id: &str) -> SnapshotName {
 impl Fixture {
     async fn snapshot(&self, id: &str) -> Result<Arc<Snapshot>, Error> {
         let of = subscription_name("sub");
-        self.broker.create_snapshot(snapshot_name(id), &of, BTreeMap::new()).await
+        self.broker.create_snapshot(snapshot_name(id), &of, BTreeMap::new(), BTreeMap::new()).await
     }
 
     async fn seek_to(&self, subscription: &str, id: &str) -> Result<(), Error> {

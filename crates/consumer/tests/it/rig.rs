@@ -139,14 +139,20 @@ impl Peer {
 
     /// Publishes messages with their ordering keys, and returns their ids.
     pub(crate) async fn publish_all(&mut self, messages: &[(&str, &str)]) -> Vec<String> {
-        let messages = messages.iter().map(|(key, data)| PubsubMessage {
+        let message = |(key, data): &(&str, &str)| PubsubMessage {
             data: data.as_bytes().to_vec().into(),
             attributes: BTreeMap::from([("color".to_owned(), "red".to_owned())]),
             ordering_key: (*key).to_owned(),
             ..PubsubMessage::default()
-        });
-        let request = PublishRequest { topic: TOPIC.to_owned(), messages: messages.collect() };
-        self.publisher.publish(request).await.unwrap().into_inner().message_ids
+        };
+        let mut ids = Vec::new();
+        // A call takes one ordering key.
+        for messages in messages.chunk_by(|one, next| one.0 == next.0) {
+            let messages = messages.iter().map(message).collect();
+            let request = PublishRequest { topic: TOPIC.to_owned(), messages };
+            ids.extend(self.publisher.publish(request).await.unwrap().into_inner().message_ids);
+        }
+        ids
     }
 
     /// Pulls once; waits for a message if `waits`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Document, Resource, Set, Setting, camel, labels, named, snake};
 use crate::error::Invalid;
@@ -12,6 +12,8 @@ use crate::error::Invalid;
 #[derive(Clone)]
 pub struct Edit<S: Resource> {
     setting: &'static Setting<S>,
+    /// The part of it that is given, where it is not the whole.
+    part: Option<&'static str>,
     field: String,
     value: Value,
 }
@@ -24,7 +26,24 @@ impl<S: Resource> fmt::Debug for Edit<S> {
 
 impl<S: Resource> PartialEq for Edit<S> {
     fn eq(&self, other: &Self) -> bool {
-        self.setting.path == other.setting.path && self.value == other.value
+        let is_same = |other: &Self| self.setting.path == other.setting.path;
+        is_same(other) && self.part == other.part && self.value == other.value
+    }
+}
+
+impl<S: Resource> Edit<S> {
+    /// The value that the setting is to have: where only a part is given, the rest is as it was.
+    fn whole(&self, before: &S) -> Value {
+        let Some(part) = self.part else { return self.value.clone() };
+        let mut whole = match (self.setting.show)(before) {
+            Value::Object(whole) => whole,
+            _ => Map::new(),
+        };
+        match self.value.get(camel(part)) {
+            Some(value) => whole.insert(camel(part), value.clone()),
+            None => whole.remove(&camel(part)),
+        };
+        Value::Object(whole)
     }
 }
 
@@ -149,6 +168,12 @@ impl<S: Resource> Change<S> {
             (Some(part), Set::Joined { part: Some(set), .. }) => {
                 set(self, part, setting.path, value)
             }
+            // The only part there is stands for the whole.
+            (Some(part), Set::Alone(_)) if setting.parts.len() > 1 => {
+                let (field, value) = (setting.field(), value.clone());
+                self.edits.push(Edit { setting, part: Some(part), field, value });
+                Ok(())
+            }
             _ => self.set(setting, value),
         }
     }
@@ -170,11 +195,9 @@ impl<S: Resource> Change<S> {
             Set::Joined { whole, .. } => whole(self, &field, value),
             Set::Alone(_) => {
                 self.edits.retain(|edit| edit.setting.path != setting.path);
-                self.edits.push(Edit { setting, field, value: value.clone() });
+                self.edits.push(Edit { setting, part: None, field, value: value.clone() });
                 Ok(())
             }
-            Set::NotBuilt if value.is_null() => Ok(()),
-            Set::NotBuilt => Err(Invalid::new(field, "not implemented")),
         }
     }
 
@@ -192,7 +215,8 @@ impl<S: Resource> Change<S> {
         }
         for edit in &self.edits {
             if let Set::Alone(set) = edit.setting.set {
-                set(&mut updated, &edit.field, &edit.value)?;
+                let whole = edit.whole(&updated);
+                set(&mut updated, &edit.field, &whole)?;
             }
         }
         self.take_labels(&mut updated, current)?;
@@ -225,7 +249,6 @@ impl<S: Resource> Change<S> {
             match setting.set {
                 Set::Alone(set) => set(updated, &field, &value)?,
                 Set::Joined { .. } => (label.join)(&mut self.joined, &field, &value)?,
-                Set::NotBuilt => {}
             }
         }
         Ok(())

@@ -258,10 +258,6 @@ pub(super) fn check(one: &Subscription) -> Result<(), Invalid> {
         let problem = format!("{email} bytes, at most {OIDC_EMAIL_BYTES_MAX} are allowed");
         return Err(Invalid::new(format!("{FIELD}.service_account_email"), problem));
     }
-    if one.push.is_some() {
-        let problem = "given together with push_config; messages go one way, so clear the other";
-        return Err(Invalid::new(FIELD, problem));
-    }
     if one.exactly_once {
         let problem = "exactly-once delivery is for pull only; clear cloud_storage_config, or \
                        leave it out";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::attempts_in_range;
+use super::push_shapes::VERSION;
 use crate::error::Invalid;
 use crate::limits::DELIVERY_ATTEMPTS_DEFAULT;
 use crate::policy::RetryPolicy;
@@ -31,6 +32,8 @@ pub struct PushChange {
 impl PushChange {
     pub(super) fn apply(self, current: Option<PushConfig>) -> Result<Option<PushConfig>, Invalid> {
         let kept_timeout = current.as_ref().and_then(|push| push.timeout);
+        // As Google has it: a version that is not given is not changed.
+        let kept_version = current.as_ref().and_then(|push| push.attributes.get(VERSION).cloned());
         let gives_parts = self.gives_parts();
         let push = match (self.whole.unwrap_or(current), self.endpoint) {
             (_, Some(None)) => None,
@@ -42,8 +45,12 @@ impl PushChange {
             return if gives_parts { Err(no_endpoint()) } else { Ok(None) };
         };
         let kept_timeout = if self.timeout.is_none() { kept_timeout } else { None };
+        let mut attributes = self.attributes.unwrap_or(push.attributes);
+        if let Some(version) = kept_version {
+            attributes.entry(VERSION.to_owned()).or_insert(version);
+        }
         Ok(Some(PushConfig {
-            attributes: self.attributes.unwrap_or(push.attributes),
+            attributes,
             oidc: self.oidc.unwrap_or(push.oidc),
             form: self.form.unwrap_or(push.form),
             timeout: self.timeout.flatten().or(self.labelled_timeout).or(kept_timeout),

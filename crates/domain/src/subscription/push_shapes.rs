@@ -14,6 +14,23 @@ use crate::push::{Endpoint, Form as Body, OidcToken, PushConfig};
 use crate::setting::read::{disagrees, number, object, pairs, switch, text, unknown, wait};
 use crate::setting::{Flag, Form, Part, snake};
 
+/// The attribute of a push config that says which version of Google's API its pushes are of. It is
+/// always shown.
+pub(super) const VERSION: &str = "x-goog-version";
+const VERSION_DEFAULT: &str = "v1";
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1beta2"];
+
+/// Checks what the attributes of a push config say about the version.
+pub(super) fn check_version(config: &PushConfig) -> Result<(), Invalid> {
+    match config.attributes.get(VERSION) {
+        Some(given) if !VERSIONS.contains(&given.as_str()) => {
+            let field = format!("push_config.attributes[{VERSION:?}]");
+            Err(Invalid::new(field, format!("{given:?} is none of {}", VERSIONS.join(", "))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The parts of `push_config.no_wrapper`.
 pub(super) const FORM_PARTS: &[Part] = &[Part::new(
     "write_metadata",
@@ -178,9 +195,9 @@ pub(super) fn show_whole(subscription: &Subscription) -> Value {
     let mut shown = Map::new();
     let mut put = |name: &str, value: Value| drop(shown.insert(name.to_owned(), value));
     put("pushEndpoint", push.endpoint.text().into());
-    if !push.attributes.is_empty() {
-        put("attributes", json!(push.attributes));
-    }
+    let mut attributes = push.attributes.clone();
+    attributes.entry(VERSION.to_owned()).or_insert_with(|| VERSION_DEFAULT.to_owned());
+    put("attributes", json!(attributes));
     if let Some(OidcToken { service_account_email, audience }) = &push.oidc {
         let mut token = json!({"serviceAccountEmail": service_account_email});
         if !audience.is_empty()
@@ -205,6 +222,7 @@ pub(super) fn show_part(subscription: &Subscription, name: &str) -> Value {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a panic is a failed test")]
 mod tests {
     use super::super::tests::{pairs, pushing, subscription};
     use super::*;
@@ -236,7 +254,11 @@ mod tests {
 
     #[test]
     fn every_field_of_a_push_config_goes_there_and_back() {
-        for config in [full(), json!({"pushEndpoint": "http://localhost:8080/push"}), json!({})] {
+        let plain = json!({
+            "pushEndpoint": "http://localhost:8080/push",
+            "attributes": {"x-goog-version": "v1"},
+        });
+        for config in [full(), plain, json!({})] {
             assert_eq!(show_whole(&made(config.clone()).unwrap()), config);
         }
         assert_eq!(made(json!({"pubsubWrapper": {}})).unwrap().push, None);
@@ -300,8 +322,24 @@ mod tests {
         let wrapped = PushConfig { form: Body::Wrapped, ..push() };
         assert_eq!(after("push_config.no_wrapper"), Some(wrapped.clone()));
         assert_eq!(after("push_config.pubsub_wrapper"), Some(wrapped));
-        let bare = PushConfig { attributes: pairs(&[]), ..push() };
-        assert_eq!(after("push_config.attributes"), Some(bare));
+        assert_eq!(after("push_config.attributes"), Some(push()), "the version stays as it was");
+    }
+
+    #[test]
+    fn a_version_is_always_shown_and_is_one_of_googles() {
+        let version = |one: &Subscription| show_part(one, "attributes")[VERSION].clone();
+        let plain = made(json!({"pushEndpoint": "http://h/"})).unwrap();
+        assert_eq!(version(&plain), "v1");
+        assert_eq!(plain.push.as_ref().unwrap().attributes, pairs(&[]));
+        let with = |version: &str| {
+            made(json!({"pushEndpoint": "http://h/", "attributes": {VERSION: version}}))
+        };
+        let beta = with("v1beta2").unwrap();
+        let moved = document(json!({"pushEndpoint": "http://h/other"}));
+        let moved = Change::by_mask(&moved, false, &["push_config".to_owned()]).unwrap();
+        assert_eq!(version(&moved.apply(&beta).unwrap()), "v1beta2");
+        let field = with("v2").unwrap_err().field;
+        assert_eq!(field, r#"push_config.attributes["x-goog-version"]"#);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 use super::Subscription;
+use super::push_shapes::check_version;
 use crate::error::Invalid;
 use crate::limits::{
     ATTRIBUTE_KEY_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, BATCH_BYTES_MAX, BATCH_BYTES_MIN,
@@ -33,6 +34,7 @@ pub(super) fn check_rate(subscription: &Subscription) -> Result<(), Invalid> {
 fn check_config(push: &PushConfig) -> Result<(), Invalid> {
     push.timeout.map_or(Ok(()), |timeout| timeout_in_range(TIMEOUT_FIELD, timeout))?;
     check_attributes(&push.attributes)?;
+    check_version(push)?;
     push.oidc.as_ref().map_or(Ok(()), check_oidc)
 }
 

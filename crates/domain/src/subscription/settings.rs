@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::change::Joined;
-use super::{Start, checks, cloud_storage, deadline, policies, push_settings, shapes};
+use super::{Start, checks, cloud_storage, deadline, elsewhere, policies, push_settings, shapes};
 use crate::alert;
 use crate::backoff::Backoff;
 use crate::error::Invalid;
@@ -21,6 +21,7 @@ use crate::name::{SubscriptionName, TopicName};
 use crate::policy::{DeadLetterPolicy, Poison, RetryPolicy};
 use crate::push::{BatchPush, Method, PushConfig, Signing};
 use crate::setting::read::{google_time, number_between, pairs, show_google_time, switch, text};
+use crate::setting::shape::Shaped;
 use crate::setting::{self, Flag, Form, Label, Part, Resource, Set, Setting, Spelling};
 use crate::transform::{self, Transform};
 use crate::validate;
@@ -100,6 +101,12 @@ pub struct Subscription {
     pub transforms: Vec<Transform>,
     /// Which bucket its messages are written to, and how; `None` = none.
     pub cloud_storage: Option<CloudStorage>,
+    /// Google's resource tags; kept, and nothing more. Decided at creation.
+    pub tags: BTreeMap<String, String>,
+    /// The BigQuery table that gets its messages at Google; here they wait.
+    pub bigquery: Option<Shaped>,
+    /// The Bigtable table that gets its messages at Google; here they wait.
+    pub bigtable: Option<Shaped>,
 }
 
 impl Subscription {
@@ -138,6 +145,9 @@ impl Subscription {
             rate_max: None,
             transforms: Vec::new(),
             cloud_storage: None,
+            tags: BTreeMap::new(),
+            bigquery: None,
+            bigtable: None,
         }
     }
 }
@@ -533,8 +543,41 @@ pub static SETTINGS: &[Entry] = &[
         show: |one| transform::show_all(&one.transforms),
         ..Entry::NONE
     },
-    Entry::not_built("bigquery_config"),
-    Entry::not_built("bigtable_config"),
+    Entry {
+        path: "bigquery_config",
+        form: Form::Own,
+        parts: elsewhere::BIGQUERY_PARTS,
+        has_masked_parts: true,
+        config: "bigquery_config",
+        is_only_kept: true,
+        default: "none",
+        title: "BigQuery",
+        help: "The BigQuery table that gets its messages at Google: kept and shown; here they wait",
+        set: Set::Alone(|one, field, value| {
+            one.bigquery = elsewhere::read_bigquery(field, value)?;
+            Ok(())
+        }),
+        show: |one| one.bigquery.as_ref().map_or(Value::Null, elsewhere::show),
+        check: elsewhere::check_one_way,
+        ..Entry::NONE
+    },
+    Entry {
+        path: "bigtable_config",
+        form: Form::Own,
+        parts: elsewhere::BIGTABLE_PARTS,
+        has_masked_parts: true,
+        config: "bigtable_config",
+        is_only_kept: true,
+        default: "none",
+        title: "Bigtable",
+        help: "The Bigtable table that gets its messages at Google: kept and shown; here they wait",
+        set: Set::Alone(|one, field, value| {
+            one.bigtable = elsewhere::read_bigtable(field, value)?;
+            Ok(())
+        }),
+        show: |one| one.bigtable.as_ref().map_or(Value::Null, elsewhere::show),
+        ..Entry::NONE
+    },
     Entry {
         path: "cloud_storage_config",
         form: Form::Object,
@@ -548,7 +591,22 @@ pub static SETTINGS: &[Entry] = &[
         check: cloud_storage::check,
         ..Entry::NONE
     },
-    Entry { is_fixed: true, ..Entry::not_built("tags") },
+    Entry {
+        path: "tags",
+        form: Form::Pairs,
+        config: "tags",
+        is_fixed: true,
+        is_input_only: true,
+        default: "none",
+        help: "Google's resource tags: kept, never shown; no policy here looks at them",
+        set: Set::Alone(|one, field, value| {
+            one.tags = pairs(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| shapes::show_pairs(&one.tags),
+        check: |one| validate::tags(&one.tags),
+        ..Entry::NONE
+    },
 ];
 
 fn read_attempts(field: &str, value: &Value) -> Result<Option<u32>, Invalid> {

@@ -196,9 +196,13 @@ fn every_setting_that_is_shown_can_be_given_again() {
         retry_policy: Some(RetryPolicy::default()),
         ..dead_letters("projects/p/topics/dead", 7)
     };
-    for one in [subscription(), pushing(), given] {
+    for mut one in [subscription(), pushing(), given] {
         let mut document = Document::default();
         setting::show(SETTINGS, &one, &mut document);
+        // The version is always shown, and so it is given.
+        if let Some(push) = &mut one.push {
+            push.attributes.insert("x-goog-version".to_owned(), "v1".to_owned());
+        }
         let again = Change::creating(&document).unwrap().apply(&subscription()).unwrap();
         // The deadline is shown, and so it is given.
         assert_eq!(again, Subscription { is_ack_deadline_given: true, ..one });

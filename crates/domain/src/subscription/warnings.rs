@@ -2,6 +2,7 @@
 
 use super::Subscription;
 use super::pushing::hurries_to_dead_letters;
+use crate::validate::tags_warning;
 
 /// What the owner of a subscription should know about the settings `after`, which replace
 /// `before` (`None` = it is new) while `outstanding` leases are out. Plain ASCII.
@@ -48,6 +49,12 @@ pub fn warnings(
              push.retry_default says otherwise; set a retry policy or postrider.backoff"
                 .to_owned(),
         );
+    }
+    if becomes(|one| one.export().is_some()) {
+        warnings.extend(after.export_warning());
+    }
+    if before.is_none() {
+        warnings.extend(tags_warning(&after.tags));
     }
     warnings
 }

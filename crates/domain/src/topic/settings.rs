@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::elsewhere;
+use super::ingestion;
 use super::schema::{self, SchemaChange, SchemaSettings};
 use crate::error::Invalid;
 use crate::name::TopicName;
-use crate::setting::read::{google_time, show_google_time, switch};
+use crate::setting::read::{google_time, pairs, show_google_time, switch, text};
+use crate::setting::shape::{self, Shaped};
 use crate::setting::{self, Flag, Form, Label, Resource, Set, Setting};
 use crate::transform::{self, Transform};
 use crate::validate;
@@ -39,13 +42,30 @@ pub struct Topic {
     pub schema: Option<SchemaSettings>,
     /// What its messages go through, in this order, before they are stored.
     pub transforms: Vec<Transform>,
+    /// Where Google may keep its messages; kept and shown, and nothing more.
+    pub storage_policy: Option<Shaped>,
+    /// The key that encrypts its messages at Google; kept and shown, and nothing more.
+    pub kms_key: Option<String>,
+    /// Google's resource tags; kept, and nothing more. Decided at creation.
+    pub tags: BTreeMap<String, String>,
+    /// The foreign service whose messages would flow in at Google; nothing flows in here.
+    pub ingestion: Option<Shaped>,
 }
 
 impl Topic {
     /// A topic with the default settings.
     pub fn new(name: TopicName) -> Self {
-        let (labels, transforms) = (BTreeMap::new(), Vec::new());
-        Self { name, labels, message_retention: None, schema: None, transforms }
+        Self {
+            name,
+            labels: BTreeMap::new(),
+            message_retention: None,
+            schema: None,
+            transforms: Vec::new(),
+            storage_policy: None,
+            kms_key: None,
+            tags: BTreeMap::new(),
+            ingestion: None,
+        }
     }
 }
 
@@ -146,8 +166,69 @@ pub static SETTINGS: &[Entry] = &[
         },
         ..Entry::NONE
     },
-    Entry::not_built("ingestion_data_source_settings"),
-    Entry::not_built("kms_key_name"),
-    Entry::not_built("message_storage_policy"),
-    Entry { is_fixed: true, ..Entry::not_built("tags") },
+    Entry {
+        path: "ingestion_data_source_settings",
+        form: Form::Own,
+        parts: ingestion::PARTS,
+        has_masked_parts: true,
+        config: "ingestion_data_source_settings",
+        is_only_kept: true,
+        default: "none",
+        title: "Ingestion",
+        help: "A foreign service whose messages flow in at Google: kept and shown; nothing flows \
+               in here",
+        set: Set::Alone(|one, field, value| {
+            one.ingestion = ingestion::read(field, value)?;
+            Ok(())
+        }),
+        show: |one| one.ingestion.as_ref().map_or(Value::Null, ingestion::show),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "kms_key_name",
+        config: "kms_key_name",
+        flag: Some(Flag::new("kms-key").value("KEY").none("none")),
+        default: "none",
+        title: "KMS key",
+        help: "Google's key for its messages: kept and shown; encrypts nothing here",
+        set: Set::Alone(|one, field, value| {
+            one.kms_key = text(field, value)?.filter(|key| !key.is_empty());
+            Ok(())
+        }),
+        show: |one| json!(one.kms_key),
+        check: |one| one.kms_key.as_deref().map_or(Ok(()), elsewhere::check_kms_key),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "message_storage_policy",
+        form: Form::Own,
+        parts: elsewhere::STORAGE_PARTS,
+        has_masked_parts: true,
+        config: "message_storage_policy",
+        default: "none",
+        title: "Regions",
+        help: "Google's regions for its messages: kept and shown; they stay on this machine",
+        set: Set::Alone(|one, field, value| {
+            one.storage_policy = shape::read(elsewhere::STORAGE_POLICY, field, value)?;
+            Ok(())
+        }),
+        show: |one| json!(one.storage_policy),
+        ..Entry::NONE
+    },
+    Entry {
+        path: "tags",
+        form: Form::Pairs,
+        config: "tags",
+        is_fixed: true,
+        is_input_only: true,
+        default: "none",
+        help: "Google's resource tags: kept, never shown; no policy here looks at them",
+        set: Set::Alone(|one, field, value| {
+            one.tags = pairs(field, value)?.unwrap_or_default();
+            Ok(())
+        }),
+        show: |one| if one.tags.is_empty() { Value::Null } else { json!(one.tags) },
+        check: |one| validate::tags(&one.tags),
+        ..Entry::NONE
+    },
 ];

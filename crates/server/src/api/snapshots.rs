@@ -2,26 +2,41 @@
 
 use broker::Snapshot;
 use domain::name::DELETED_TOPIC;
+use domain::validate::tags_warning;
 use domain::{ProjectName, SnapshotName, SubscriptionName, TopicName};
+use serde::Serialize;
 use wire::protobuf::Empty;
 use wire::pubsub;
 
 use super::{Api, paging};
 use crate::convert;
-use crate::status::{Refusal, Result};
+use crate::status::Result;
+
+/// A snapshot that was made, and what its owner should know about it.
+#[derive(Serialize)]
+pub(crate) struct WarnedSnapshot {
+    #[serde(flatten)]
+    pub(crate) snapshot: pubsub::Snapshot,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
 
 impl Api {
     pub(crate) async fn create_snapshot(
         &self,
         request: pubsub::CreateSnapshotRequest,
-    ) -> Result<pubsub::Snapshot> {
-        let name = SnapshotName::parse("name", &request.name)?;
-        let subscription = SubscriptionName::parse("subscription", &request.subscription)?;
-        if !request.tags.is_empty() {
-            return Err(Refusal::field_not_built("tags"));
-        }
-        let made = self.broker.create_snapshot(name, &subscription, request.labels).await?;
-        Ok(shown(&made))
+    ) -> Result<WarnedSnapshot> {
+        let subscription = SubscriptionName::parse("subscription", &request.subscription);
+        let name = match (request.name.as_str(), &subscription) {
+            // Without a name it gets one in the subscription's project.
+            ("", Ok(of)) => &format!("{}/snapshots/snapshot-{}", of.project(), broker::make_id()?),
+            (given, _) => given,
+        };
+        let (name, subscription) = (SnapshotName::parse("name", name)?, subscription?);
+        let warnings = tags_warning(&request.tags).into_iter().collect();
+        let (labels, tags) = (request.labels, request.tags);
+        let made = self.broker.create_snapshot(name, &subscription, labels, tags).await?;
+        Ok(WarnedSnapshot { snapshot: shown(&made), warnings })
     }
 
     pub(crate) fn get_snapshot(

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use broker::{Cursor, Subscription};
 use domain::push::Secret;
 use domain::subscription::{Change, warnings};
-use domain::{ProjectName, SubscriptionName, Timestamp};
+use domain::{ProjectName, SubscriptionName, Timestamp, TopicName};
 use wire::protobuf::{Empty, FieldMask};
 use wire::pubsub;
 
 use super::{Api, paging};
 use crate::convert::{self, Wanted};
-use crate::status::Result;
+use crate::status::{Refusal, Result};
 
 /// A subscription that was made or changed, and what its owner should know about it.
 pub(crate) struct Warned {
@@ -28,12 +28,24 @@ impl Api {
     ) -> Result<Warned> {
         let settings = wanted.made()?;
         settings.name.check_not_own("name")?;
+        self.check_only_kept(wanted.only_kept(None))?;
+        let dead_letters = settings.dead_letter_policy.as_ref().map(|policy| &policy.topic);
+        self.check_dead_letter_topic(dead_letters)?;
         let secret = settings.signing.as_ref().map(|signing| signing.secret.clone());
         let subscription = self.broker.create_subscription(settings).await?;
         let settings = subscription.settings();
         let mut warnings = warnings(None, &settings, 0);
         warnings.extend(self.endpoint_warning(None, &settings).await);
         Ok(Warned { subscription, warnings, secret })
+    }
+
+    /// A dead letter topic must be there when it is named; it may be deleted later.
+    fn check_dead_letter_topic(&self, named: Option<&TopicName>) -> Result<()> {
+        match named.map(|topic| self.broker.topic(topic)) {
+            Some(Err(missing)) => Err(Refusal::from(missing)
+                .about("dead_letter_policy.dead_letter_topic", "create it first")),
+            _ => Ok(()),
+        }
     }
 
     /// That nothing will be pushed to an endpoint that was just given.
@@ -72,13 +84,21 @@ impl Api {
                 return self.change_subscription(&name, Change::default()).await;
             }
         }
-        self.change_subscription(&name, wanted.change(&paths)?).await
+        let change = wanted.change(&paths)?;
+        self.check_only_kept(wanted.only_kept(Some(&paths)))?;
+        self.change_subscription(&name, change).await
     }
 
     async fn change_subscription(&self, name: &SubscriptionName, change: Change) -> Result<Warned> {
         name.check_not_own("subscription")?;
         let before = self.broker.subscription(name)?;
         let (before, outstanding) = (before.settings(), before.outstanding());
+        let dead_letters = change.joined.dead_letter_policy.topic.clone().flatten();
+        if dead_letters.is_some() {
+            // What breaks a rule is refused for that first.
+            change.clone().apply(&before)?;
+            self.check_dead_letter_topic(dead_letters.as_ref())?;
+        }
         let subscription = self.broker.update_subscription(name, change.clone()).await?;
         let settings = subscription.settings();
         let secret = convert::secret_set(&change, &settings);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::Topic;
-use domain::topic::Change;
+use domain::topic::{Change, warnings};
 use domain::{Message, ProjectName, SubscriptionName, TopicName, validate};
 use wire::protobuf::{Empty, FieldMask};
 use wire::pubsub;
@@ -12,11 +12,20 @@ use super::{Api, paging};
 use crate::convert::{self, Wanted};
 use crate::status::Result;
 
+/// A topic that was made or changed, and what its owner should know about it.
+pub(crate) struct WarnedTopic {
+    pub(crate) topic: Arc<Topic>,
+    pub(crate) warnings: Vec<String>,
+}
+
 impl Api {
-    pub(crate) async fn create_topic(&self, wanted: &Wanted<domain::Topic>) -> Result<Arc<Topic>> {
+    pub(crate) async fn create_topic(&self, wanted: &Wanted<domain::Topic>) -> Result<WarnedTopic> {
         let settings = wanted.made()?;
         settings.name.check_not_own("name")?;
-        Ok(self.broker.create_topic(settings).await?)
+        self.check_only_kept(wanted.only_kept(None))?;
+        let topic = self.broker.create_topic(settings).await?;
+        let warnings = warnings(None, &topic.settings());
+        Ok(WarnedTopic { topic, warnings })
     }
 
     /// The topic of that name, as a request's `topic` field gives it.
@@ -30,7 +39,7 @@ impl Api {
         name: &str,
         wanted: &Wanted<domain::Topic>,
         mask: Option<FieldMask>,
-    ) -> Result<Arc<Topic>> {
+    ) -> Result<WarnedTopic> {
         let name = TopicName::parse("topic.name", name)?;
         name.check_not_own("topic.name")?;
         let mut paths = mask.unwrap_or_default().paths;
@@ -38,10 +47,15 @@ impl Api {
             let current = self.broker.topic(&name)?;
             paths.retain(|path| !wanted.is_unchanged(path, &current));
             if paths.is_empty() {
-                return Ok(current);
+                return Ok(WarnedTopic { topic: current, warnings: Vec::new() });
             }
         }
-        Ok(self.broker.update_topic(&name, wanted.change(&paths)?).await?)
+        let change = wanted.change(&paths)?;
+        self.check_only_kept(wanted.only_kept(Some(&paths)))?;
+        let before = self.broker.topic(&name)?.settings();
+        let topic = self.broker.update_topic(&name, change).await?;
+        let warnings = warnings(Some(&before), &topic.settings());
+        Ok(WarnedTopic { topic, warnings })
     }
 
     /// A page of topics and the token of the next.
@@ -90,6 +104,7 @@ impl Api {
         let mut messages: Vec<Message> =
             request.messages.into_iter().map(convert::message_from_wire).collect();
         validate::publish(&mut messages)?;
+        validate::one_ordering_key(&messages)?;
         let published = self.broker.publish(&topic, messages).await?;
         Ok(pubsub::PublishResponse { message_ids: published.message_ids() })
     }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod alerts;
+mod apply;
 mod attempts;
 mod backup;
 pub(crate) mod changes;
@@ -12,6 +13,7 @@ mod create;
 mod dead_letter;
 mod demo;
 mod endpoint;
+mod export;
 mod lane;
 mod lint;
 mod live;
@@ -32,6 +34,8 @@ mod schema;
 mod seek;
 mod serve;
 pub(crate) mod settings;
+mod setup;
+mod snapshot;
 mod subscription;
 mod table;
 mod tail;
@@ -107,6 +111,15 @@ enum Command {
     /// Check message transforms, and show what they make of a message.
     #[command(subcommand, visible_alias = "transforms", after_help = help(transform::EXAMPLES))]
     Transform(transform::Command),
+    /// Create, list, show, change and delete snapshots.
+    #[command(subcommand, visible_alias = "snapshots", after_help = help(snapshot::EXAMPLES))]
+    Snapshot(snapshot::Command),
+    /// Create, change and delete what differs from a setup file.
+    #[command(after_help = help(apply::EXAMPLES))]
+    Apply(apply::Arguments),
+    /// Print schemas, topics and subscriptions as a setup file.
+    #[command(after_help = help(export::EXAMPLES))]
+    Export(export::Arguments),
     /// Publish messages: arguments, files, or the lines of standard input.
     #[command(after_help = help(publish::EXAMPLES))]
     Publish(publish::Arguments),
@@ -368,6 +381,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Subscription(command) => subscription::run(&command),
         Command::Schema(command) => schema::run(&command),
         Command::Transform(command) => transform::run(&command),
+        Command::Snapshot(command) => snapshot::run(&command),
+        Command::Apply(arguments) => apply::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Publish(arguments) => publish::run(&arguments),
         Command::Pull(arguments) => pull::run(&arguments),
         Command::Tail(arguments) => tail::run(&arguments),

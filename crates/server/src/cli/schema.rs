@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::client::{At, Client, query};
-use super::names::path;
+use super::names::{Name, path};
 use super::publish::read_file;
 use super::table::{Table, fact, plain};
 use super::topic::{LIST_MAX, PAGE_SIZE, all_of, delete_all, tell};
@@ -23,6 +23,10 @@ Examples:
   postrider schema commit order --file order.avsc
   postrider schema list --json
   postrider schema describe order
+  postrider schema revisions order
+  postrider schema rollback order 0a1b2c3d
+  postrider schema delete-revision order@0a1b2c3d
+  postrider schema validate-message order --message order.json
   postrider schema delete order";
 
 #[derive(Debug, Subcommand)]
@@ -33,15 +37,23 @@ pub(super) enum Command {
     #[command(visible_alias = "ls")]
     List(List),
     /// Show a schema, its revisions and its newest definition; name@revision shows an older one.
-    #[command(visible_alias = "show")]
+    #[command(visible_aliases = ["show", "get"])]
     Describe(Named),
+    /// List the revisions of a schema, the newest first.
+    Revisions(Named),
     /// Add a revision to a schema.
     Commit(Defined),
+    /// Make an older revision the newest again, as a new revision.
+    Rollback(Rollback),
+    /// Delete one revision of a schema; not its only one.
+    DeleteRevision(Named),
     /// Delete schemas; topics that use them accept no more messages.
     #[command(visible_alias = "rm")]
     Delete(Delete),
     /// Check a definition, or a message against a schema; nothing is stored.
     Validate(Validate),
+    /// Check a message against a schema; nothing is stored.
+    ValidateMessage(ValidateMessage),
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +80,30 @@ pub(super) struct List {
 pub(super) struct Named {
     /// The schema, or one revision of it as name@revision
     name: String,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Rollback {
+    /// The schema
+    name: String,
+    /// The revision to go back to
+    revision: String,
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateMessage {
+    /// The schema to check the message against
+    name: String,
+    /// The file with the message
+    #[arg(long, value_name = "FILE")]
+    message: PathBuf,
+    /// How the message is encoded
+    #[arg(long, default_value = "json")]
+    encoding: Encoding,
     #[command(flatten)]
     at: At,
 }
@@ -132,9 +168,20 @@ pub(super) fn run(command: &Command) -> Result<(), Failure> {
         Command::Create(arguments) => make(arguments),
         Command::List(arguments) => list(arguments),
         Command::Describe(arguments) => describe(arguments),
+        Command::Revisions(arguments) => list_revisions(arguments),
         Command::Commit(arguments) => commit(arguments),
+        Command::Rollback(arguments) => roll_back(arguments),
+        Command::DeleteRevision(arguments) => delete_revision(arguments),
         Command::Delete(arguments) => delete_all(&arguments.at, &arguments.names, At::schema),
         Command::Validate(arguments) => validate(arguments),
+        Command::ValidateMessage(arguments) => validate(&Validate {
+            name: Some(arguments.name.clone()),
+            file: None,
+            kind: None,
+            message: Some(arguments.message.clone()),
+            encoding: arguments.encoding,
+            at: arguments.at.clone(),
+        }),
     }
 }
 
@@ -193,16 +240,54 @@ fn describe(arguments: &Named) -> Result<(), Failure> {
     let name = arguments.at.schema(&arguments.name)?;
     let client = Client::new(&arguments.at)?;
     let schema = client.get(&name.path())?;
-    let whole = path(name.as_str().split('@').next().unwrap_or_default());
-    let revisions = client.pages("schemas", LIST_MAX, |client, left, token| {
-        let size = left.min(PAGE_SIZE).to_string();
-        let query = query(&[("pageSize", &size), ("pageToken", token)]);
-        client.get(&format!("{whole}:listRevisions{query}"))
-    })?;
+    let revisions = revisions_of(&client, &name)?;
     if arguments.at.json {
         return print_json(&json!({"schema": schema, "revisions": revisions}));
     }
     print(&description(&schema, &revisions))
+}
+
+/// All revisions of a schema, the newest first.
+fn revisions_of(client: &Client, name: &Name) -> Result<Vec<Value>, Failure> {
+    let whole = path(name.as_str().split('@').next().unwrap_or_default());
+    client.pages("schemas", LIST_MAX, |client, left, token| {
+        let size = left.min(PAGE_SIZE).to_string();
+        let query = query(&[("pageSize", &size), ("pageToken", token)]);
+        client.get(&format!("{whole}:listRevisions{query}"))
+    })
+}
+
+fn list_revisions(arguments: &Named) -> Result<(), Failure> {
+    let name = arguments.at.schema(&arguments.name)?;
+    let revisions = revisions_of(&Client::new(&arguments.at)?, &name)?;
+    if arguments.at.json {
+        return print_json(&json!({ "revisions": revisions }));
+    }
+    let mut table = Table::new(&["REVISION", "MADE"]);
+    for revision in &revisions {
+        table.line(["revisionId", "revisionCreateTime"].map(|cell| plain(&revision[cell])));
+    }
+    print(&table.text("no revisions"))
+}
+
+fn roll_back(arguments: &Rollback) -> Result<(), Failure> {
+    let name = arguments.at.schema(&arguments.name)?;
+    let body = json!({"revisionId": arguments.revision});
+    let made = Client::new(&arguments.at)?.post(&format!("{}:rollback", name.path()), &body)?;
+    let done = format!("made revision {} of", plain(&made["revisionId"]));
+    tell(&arguments.at, &made, &done, &name)
+}
+
+fn delete_revision(arguments: &Named) -> Result<(), Failure> {
+    let name = arguments.at.schema(&arguments.name)?;
+    if !name.id().contains('@') {
+        let problem = "which revision? Give the schema as name@revision; postrider schema \
+                       revisions lists them";
+        return Err(Failure::usage(problem));
+    }
+    let client = Client::new(&arguments.at)?;
+    let left = client.delete(&format!("{}:deleteRevision", name.path()))?;
+    tell(&arguments.at, &left, "deleted", &name)
 }
 
 fn description(schema: &Value, revisions: &[Value]) -> String {

@@ -16,7 +16,7 @@ use super::names::Name;
 use super::settings::{Given, Settings};
 use super::table::{Table, fact, plain};
 use super::topic::{all_of, delete_all, tell};
-use super::{EXIT_CODES, Failure, attempts, lane, print, print_json, warn};
+use super::{EXIT_CODES, Failure, attempts, lane, print, print_json};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -179,11 +179,8 @@ fn make_with(
     created.map_err(|problem| create::failure(client, problem))
 }
 
-/// What was done, and what the answer says beside: warnings, and a secret that is shown once.
+/// What was done, and what the answer says beside: a secret that is shown once.
 fn tell_all(at: &At, answer: &Value, done: &str, name: &Name) -> Result<(), Failure> {
-    for warning in answer["warnings"].as_array().into_iter().flatten() {
-        warn(&plain(warning));
-    }
     tell(at, answer, done, name)?;
     match answer.pointer("/postrider/signing/secret") {
         Some(secret) if !at.json => {

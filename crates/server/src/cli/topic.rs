@@ -10,7 +10,7 @@ use super::names::{Name, path};
 use super::settings::{Settings, tell_all};
 use super::table::{Table, fact, plain};
 use super::values::span;
-use super::{Failure, create, print, print_json};
+use super::{Failure, create, print, print_json, warn};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -112,6 +112,9 @@ fn make(arguments: &Create) -> Result<(), Failure> {
 
 /// The answer as it is, or what was done in words.
 pub(super) fn tell(at: &At, answer: &Value, done: &str, name: &Name) -> Result<(), Failure> {
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        warn(&plain(warning));
+    }
     if at.json { print_json(answer) } else { print(&format!("{done} {name}\n")) }
 }
 

@@ -22,6 +22,7 @@ pub use alerts::Alerts;
 pub use export::Export;
 pub use live::{Live, Quota};
 pub use push::{PrivateNetworks, Push};
+pub use resources::DeclaredSchema;
 pub use server::Server;
 pub use sources::{DEFAULTS, FILE_VARIABLE, Merged, Sources};
 pub use transforms::{HELPER, Transforms};
@@ -91,6 +92,8 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// How it is reached.
     pub server: Server,
+    /// What calls may ask for.
+    pub api: ApiSettings,
     /// How messages are kept.
     pub storage: Storage,
     /// What becomes of messages whose attempts are exhausted.
@@ -111,6 +114,9 @@ pub struct Config {
     pub log: Log,
     /// What is measured.
     pub metrics: Metrics,
+    /// Schemas to make at the start.
+    #[serde(default, deserialize_with = "resources::schemas")]
+    pub schemas: Vec<DeclaredSchema>,
     /// Topics to make at the start.
     #[serde(default, deserialize_with = "resources::topics")]
     pub topics: Vec<domain::Topic>,
@@ -145,6 +151,24 @@ impl Engine {
             Self::Memory => "memory",
         }
     }
+}
+
+/// What calls may ask for.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiSettings {
+    /// What becomes of definitions of what this server does not run.
+    pub unsupported: Unsupported,
+}
+
+/// What becomes of definitions of what this server does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unsupported {
+    /// They are kept and shown, with a warning.
+    Keep,
+    /// They are refused.
+    Refuse,
 }
 
 /// When a commit counts as durable.
@@ -366,6 +390,7 @@ impl Config {
             return Err(("listen", problem));
         }
         at_most("shutdown_grace", self.shutdown_grace, Duration::from_secs(3_600))?;
+        self.check_only_kept()?;
         self.storage.check()?;
         self.dead_letter.check()?;
         self.push.check()?;
@@ -376,6 +401,30 @@ impl Config {
         self.log.check()?;
         self.metrics.check()?;
         self.limits.check()
+    }
+}
+
+impl Config {
+    /// What is declared must not be what is refused.
+    fn check_only_kept(&self) -> Checked {
+        if self.api.unsupported == Unsupported::Keep {
+            return Ok(());
+        }
+        let topic = self.topics.iter().find(|topic| topic.ingestion.is_some());
+        let topic = topic.map(|topic| (topic.name.as_str(), "ingestion_data_source_settings"));
+        let exports =
+            |one: &domain::Subscription| one.export().map(|it| (one.name.to_string(), it));
+        let subscription = self.subscriptions.iter().find_map(exports);
+        let (name, setting) = match (topic, subscription) {
+            (Some((name, setting)), _) => (name.to_owned(), setting),
+            (None, Some(found)) => found,
+            (None, None) => return Ok(()),
+        };
+        let problem = format!(
+            "\"refuse\", but {name} has a {setting}, which this server does not run; remove it, or \
+             set \"keep\""
+        );
+        Err(("api.unsupported", problem))
     }
 }
 

@@ -2,15 +2,50 @@
 
 use std::time::Duration;
 
-use domain::setting::{Document, Form, Part, Resource, Setting, camel, read};
+use domain::setting::{Document, Form, Part, Resource, Setting, camel, read, snake};
 use domain::subscription::{Change, SETTINGS, Start};
-use domain::{Invalid, Subscription, SubscriptionName, Topic, TopicName, topic};
+use domain::{Invalid, SchemaName, Subscription, SubscriptionName, Topic, TopicName, topic};
+use schemas::Kind;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Map, Value, json};
 
 use super::units;
 use crate::convert::with_spare_secret;
+
+/// The keys of a schema.
+pub(super) const SCHEMA_KEYS: [&str; 3] = ["name", "type", "definition"];
+
+/// A schema of the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredSchema {
+    /// Its name.
+    pub name: SchemaName,
+    /// Its language.
+    pub kind: Kind,
+    /// Its newest definition.
+    pub definition: String,
+}
+
+/// A schema as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SchemaEntry {
+    name: String,
+    r#type: String,
+    definition: String,
+}
+
+impl SchemaEntry {
+    fn build(self) -> Result<DeclaredSchema, Invalid> {
+        let kinds = [Kind::Avro, Kind::Protobuf];
+        let Some(kind) = kinds.into_iter().find(|kind| kind.as_str() == self.r#type) else {
+            return Err(Invalid::new("type", "must be AVRO or PROTOCOL_BUFFER"));
+        };
+        let name = SchemaName::parse("name", &self.name)?;
+        Ok(DeclaredSchema { name, kind, definition: self.definition })
+    }
+}
 
 /// A topic: its name, and what the table of settings has a key for.
 #[derive(Deserialize)]
@@ -22,9 +57,14 @@ struct TopicEntry {
 
 impl TopicEntry {
     fn build(self) -> Result<Topic, Invalid> {
-        let plain = Topic::new(TopicName::parse("name", &self.name)?);
-        topic::Change::creating(&document(topic::SETTINGS, &self.settings)?)?.apply(&plain)
+        topic_of(&self.name, &document(topic::SETTINGS, &self.settings)?)
     }
+}
+
+/// The topic that a document makes.
+pub(crate) fn topic_of(name: &str, document: &Document) -> Result<Topic, Invalid> {
+    let plain = Topic::new(TopicName::parse("name", name)?);
+    topic::Change::creating(document)?.apply(&plain)
 }
 
 /// A subscription: its name, its topic, and what the table of settings has a key for.
@@ -38,15 +78,21 @@ struct SubscriptionEntry {
 
 impl SubscriptionEntry {
     fn build(self) -> Result<Subscription, Invalid> {
-        let plain = Subscription::new(
-            SubscriptionName::parse("name", &self.name)?,
-            TopicName::parse("topic", &self.topic)?,
-        );
-        let change = Change::creating(&document(SETTINGS, &self.settings)?)?;
-        let change = with_spare_secret(change)
-            .map_err(|error| Invalid::new("signing", error.to_string()))?;
-        change.apply(&plain)
+        subscription_of(&self.name, &self.topic, &document(SETTINGS, &self.settings)?)
     }
+}
+
+/// The subscription that a document makes.
+pub(crate) fn subscription_of(
+    name: &str,
+    topic: &str,
+    document: &Document,
+) -> Result<Subscription, Invalid> {
+    let name = SubscriptionName::parse("name", name)?;
+    let plain = Subscription::new(name, TopicName::parse("topic", topic)?);
+    let change = with_spare_secret(Change::creating(document)?)
+        .map_err(|error| Invalid::new("signing", error.to_string()))?;
+    change.apply(&plain)
 }
 
 /// The document that the keys of a `[[topics]]` or `[[subscriptions]]` entry make.
@@ -63,6 +109,58 @@ pub(crate) fn document<S: Resource>(
         document.put(setting.path, in_json(key, setting.form, setting.parts, value)?);
     }
     Ok(document)
+}
+
+/// The keys of an entry that make `one` again: what is not as it is by default.
+pub(crate) fn entry_of<S: Resource>(
+    table: &[Setting<S>],
+    one: &S,
+    plain: &S,
+) -> Map<String, Value> {
+    let shown = table.iter().filter(|setting| !setting.config.is_empty());
+    let shown = shown.map(|setting| (setting, (setting.show)(one)));
+    let given =
+        shown.filter(|(setting, value)| !value.is_null() && (setting.show)(plain) != *value);
+    given
+        .map(|(setting, value)| {
+            let written = match setting.is_only_kept {
+                true => in_snake_case(&value),
+                false => from_json(setting.form, setting.parts, &value),
+            };
+            (setting.config.to_owned(), written)
+        })
+        .collect()
+}
+
+/// A value of a document as the configuration file has it; the opposite of `in_json`.
+fn from_json(form: Form, parts: &[Part], value: &Value) -> Value {
+    match (form, value) {
+        (Form::Time | Form::TimeOrNever, value) => {
+            form.brief(value).map_or_else(|| value.clone(), Value::from)
+        }
+        (Form::Object, Value::Object(object)) if object.is_empty() => Value::Bool(true),
+        (Form::Object, Value::Object(object)) => {
+            let part = |name: &str| parts.iter().find(|part| camel(part.name) == name);
+            let written = object.iter().filter_map(|(name, value)| {
+                let part = part(name)?;
+                Some((part.name.to_owned(), from_json(part.form, &[], value)))
+            });
+            Value::Object(written.collect())
+        }
+        (Form::Own, Value::Object(_)) if !parts.is_empty() => in_snake_case(value),
+        (_, value) => value.clone(),
+    }
+}
+
+/// An object of Google's as the configuration file has it, without what only the server sets.
+fn in_snake_case(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let given = object.iter().filter(|(name, _)| *name != "state");
+            given.map(|(name, value)| (snake(name), in_snake_case(value))).collect()
+        }
+        value => value.clone(),
+    }
 }
 
 /// The keys that an entry may have.
@@ -113,6 +211,14 @@ fn time(field: &str, value: &Value) -> Result<Duration, Invalid> {
     units::parse_duration(&text).map_err(|problem| Invalid::new(field, problem))
 }
 
+/// For `#[serde(deserialize_with)]` on the schemas to make.
+pub(super) fn schemas<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<DeclaredSchema>, D::Error> {
+    let entries = Vec::<SchemaEntry>::deserialize(deserializer)?;
+    build_all("schemas", entries, SchemaEntry::build)
+}
+
 /// For `#[serde(deserialize_with)]` on the topics to make.
 pub(super) fn topics<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Topic>, D::Error> {
     let entries = Vec::<TopicEntry>::deserialize(deserializer)?;
@@ -142,7 +248,7 @@ fn build_all<Entry, Built, E: Error>(
 mod tests {
     use domain::push::{Form as Body, Method};
     use domain::topic::SchemaSettings;
-    use domain::{DeadLetterPolicy, Encoding, Filter, Poison, RetryPolicy, SchemaName};
+    use domain::{DeadLetterPolicy, Encoding, Filter, Poison, RetryPolicy};
 
     use super::*;
 
@@ -170,6 +276,9 @@ mod tests {
             message_retention = "1d"
             schema_settings = { schema = "projects/p/schemas/order", encoding = "BINARY" }
             live = true
+            kms_key_name = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
+            message_storage_policy = { allowed_persistence_regions = ["europe-west1"] }
+            tags = { "123/environment" = "test" }
             "#,
         )
         .unwrap();
@@ -184,6 +293,11 @@ mod tests {
             labels: [("team".to_owned(), "shop".to_owned()), live].into(),
             message_retention: Some(Duration::from_secs(86_400)),
             schema: Some(schema),
+            kms_key: Some("projects/p/locations/l/keyRings/r/cryptoKeys/k".to_owned()),
+            storage_policy: json!({"allowedPersistenceRegions": ["europe-west1"]})
+                .as_object()
+                .cloned(),
+            tags: [("123/environment".to_owned(), "test".to_owned())].into(),
             ..Topic::new(all.name.clone())
         };
         assert_eq!(all, expected);
@@ -192,7 +306,8 @@ mod tests {
             ("message_retention = \"1s\"", "message_retention_duration"),
             ("schema_settings = { encoding = \"JSON\" }", "schema_settings.schema"),
             ("schema_settings = { kind = \"JSON\" }", "schema_settings.kind"),
-            ("kms_key_name = \"k\"", "kms_key_name: unknown field"),
+            ("kms_key_name = \"k\"", "kms_key_name: not a key such as"),
+            ("message_transforms = []", "message_transforms: unknown field"),
         ] {
             let error = declared_topic(lines).unwrap_err();
             assert!(error.contains(&format!("topics[0].{field}")), "{error}");
@@ -298,6 +413,55 @@ mod tests {
         let batched =
             declared("push_endpoint = \"http://h/\"\nbatch = { messages = 9, linger = \"1s\" }");
         assert_eq!(batched.unwrap().batch.unwrap().messages, 9);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let declared_one = declared(
+            r#"
+            ack_deadline = "1m"
+            message_retention = "90m"
+            expiration = "never"
+            retry_policy = { minimum_backoff = "250ms", maximum_backoff = "1m" }
+            dead_letter_policy = { dead_letter_topic = "projects/p/topics/dead" }
+            push_endpoint = "http://localhost:8080/push"
+            push_no_wrapper = true
+            push_oidc_token = { service_account_email = "a@b", audience = "me" }
+            push_timeout_seconds = "7s"
+            filter = 'attributes:kind'
+            start = "7"
+            signing = true
+            rate_limit = 9
+            labels = { team = "blue", postrider-fifo = "true" }
+            metadata = { Owner = "Ann" }
+            alerts = { dead_letters = "off" }
+            "#,
+        );
+        let exporting = declared("bigquery_config = { table = \"p.d.t\", write_metadata = true }");
+        for one in [declared_one.unwrap(), exporting.unwrap(), declared("").unwrap()] {
+            let plain = Subscription::new(one.name.clone(), one.topic.clone());
+            let entry = entry_of(SETTINGS, &one, &plain);
+            let made = document(SETTINGS, &entry).unwrap();
+            let again = subscription_of(one.name.as_str(), one.topic.as_str(), &made).unwrap();
+            assert_eq!(domain::drift::of_subscription(&one, &again), [], "{entry:?}");
+            assert_eq!(entry_of(SETTINGS, &again, &plain), entry);
+        }
+        let topic = declared_topic(
+            r#"
+            message_retention = "1d"
+            schema_settings = { schema = "projects/p/schemas/order", encoding = "JSON" }
+            live = true
+            message_storage_policy = { allowed_persistence_regions = ["europe-west1"] }
+            ingestion_data_source_settings = { cloud_storage = { bucket = "b-1", avro_format = {} } }
+            "#,
+        )
+        .unwrap();
+        let entry = entry_of(topic::SETTINGS, &topic, &Topic::new(topic.name.clone()));
+        assert_eq!(entry["message_retention"], "24h");
+        let storage = json!({"cloud_storage": {"bucket": "b-1", "avro_format": {}}});
+        assert_eq!(entry["ingestion_data_source_settings"], storage);
+        let made = document(topic::SETTINGS, &entry).unwrap();
+        assert_eq!(topic_of(topic.name.as_str(), &made), Ok(topic));
     }
 
     #[test]

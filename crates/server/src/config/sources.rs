@@ -10,7 +10,7 @@ use domain::{subscription, topic};
 use toml::{Table, Value};
 
 use super::Error;
-use super::resources::keys;
+use super::resources::{SCHEMA_KEYS, keys};
 
 /// The built-in settings, which are the manual too.
 pub const DEFAULTS: &str = include_str!("../../config.default.toml");
@@ -28,11 +28,12 @@ pub const FILE_VARIABLE: &str = "POSTRIDER_CONFIG";
 const COMMAND_VARIABLES: [&str; 2] = ["POSTRIDER_SERVER", "POSTRIDER_PROJECT"];
 
 /// Lists whose entries are not in the built-in file.
-const LISTS: [&str; 2] = ["topics", "subscriptions"];
+const LISTS: [&str; 3] = ["schemas", "topics", "subscriptions"];
 
 /// The keys that an entry of a list may have.
 fn entry_keys(list: &str) -> Vec<&'static str> {
     match list {
+        "schemas" => SCHEMA_KEYS.to_vec(),
         "topics" => keys(topic::SETTINGS),
         _ => keys(subscription::SETTINGS),
     }

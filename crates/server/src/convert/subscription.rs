@@ -11,12 +11,17 @@ use super::wanted::{Wanted, googles};
 use crate::status::Result;
 
 impl Wanted<Subscription> {
-    /// The subscription to be made.
+    /// The subscription to be made. Without a name it gets one in the topic's project.
     pub(crate) fn made(&self) -> Result<Subscription> {
-        let plain = Subscription::new(
-            SubscriptionName::parse("name", self.name("name"))?,
-            TopicName::parse("topic", self.name("topic"))?,
-        );
+        let topic = TopicName::parse("topic", self.name("topic"));
+        let name = match (self.name("name"), &topic) {
+            ("", Ok(topic)) => {
+                let id = broker::make_id()?;
+                &format!("{}/subscriptions/subscription-{id}", topic.project())
+            }
+            (given, _) => given,
+        };
+        let plain = Subscription::new(SubscriptionName::parse("name", name)?, topic?);
         Ok(with_spare_secret(self.given()?)?.apply(&plain)?)
     }
 
@@ -50,6 +55,18 @@ pub(crate) fn secret_set(change: &Change, settings: &Subscription) -> Option<Sec
     asked.filter(|secret| in_force == Some(*secret)).cloned()
 }
 
+/// `wire` without what only the server sets: a number there may stand for no word this version
+/// knows, and JSON has no text for it.
+pub(crate) fn without_states(mut wire: pubsub::Subscription) -> pubsub::Subscription {
+    if let Some(config) = &mut wire.bigquery_config {
+        config.state = 0;
+    }
+    if let Some(config) = &mut wire.bigtable_config {
+        config.state = 0;
+    }
+    wire
+}
+
 /// A subscription as it is shown.
 pub(crate) fn subscription_to_wire(subscription: &broker::Subscription) -> pubsub::Subscription {
     let topic = subscription.topic();
@@ -80,7 +97,11 @@ pub(super) fn settings_to_wire(settings: &Subscription) -> pubsub::Subscription 
         name: settings.name.to_string(),
         topic: settings.topic.to_string(),
         detached: settings.detached,
-        state: pubsub::subscription::State::Active.into(),
+        state: match settings.export() {
+            // What it writes to is not here.
+            Some(_) => pubsub::subscription::State::ResourceError.into(),
+            None => pubsub::subscription::State::Active.into(),
+        },
         ..googles(settings)
     }
 }

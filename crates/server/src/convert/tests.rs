@@ -111,52 +111,6 @@ fn negative_spans_are_refused_by_name() {
 }
 
 #[test]
-fn every_setting_that_is_not_built_is_refused_by_name() {
-    let plain = wire_subscription;
-    for (wire, field) in [
-        (
-            pubsub::Subscription { bigquery_config: Some(Default::default()), ..plain() },
-            "bigquery_config",
-        ),
-        (
-            pubsub::Subscription { bigtable_config: Some(Default::default()), ..plain() },
-            "bigtable_config",
-        ),
-        (pubsub::Subscription { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
-    ] {
-        let refusal = subscription(wire).unwrap_err();
-        assert_eq!(refusal.code, Code::Unimplemented, "{field}");
-        assert_eq!(refusal.to_string(), format!("{field}: not implemented"));
-    }
-}
-
-#[test]
-fn every_topic_setting_that_is_not_built_is_refused_by_name() {
-    let plain = || pubsub::Topic {
-        name: "projects/p/topics/orders".to_owned(),
-        ..pubsub::Topic::default()
-    };
-    let topic = |wire: &pubsub::Topic| Wanted::<Topic>::google(wire)?.made();
-    assert!(topic(&plain()).is_ok());
-    for (wire, field) in [
-        (
-            pubsub::Topic { message_storage_policy: Some(Default::default()), ..plain() },
-            "message_storage_policy",
-        ),
-        (pubsub::Topic { kms_key_name: "k".to_owned(), ..plain() }, "kms_key_name"),
-        (
-            pubsub::Topic { ingestion_data_source_settings: Some(Default::default()), ..plain() },
-            "ingestion_data_source_settings",
-        ),
-        (pubsub::Topic { tags: [(String::new(), String::new())].into(), ..plain() }, "tags"),
-    ] {
-        let refusal = topic(&wire).unwrap_err();
-        assert_eq!(refusal.code, Code::Unimplemented, "{field}");
-        assert_eq!(refusal.to_string(), format!("{field}: not implemented"));
-    }
-}
-
-#[test]
 fn a_start_comes_from_the_object_or_the_label() {
     let labelled = pubsub::Subscription {
         labels: [("postrider-start".to_owned(), "earliest".to_owned())].into(),
@@ -230,11 +184,19 @@ fn every_setting_of_a_topic_goes_there_and_back() {
             first_revision_id: "0000000a".to_owned(),
             last_revision_id: String::new(),
         }),
+        kms_key_name: "projects/p/locations/l/keyRings/r/cryptoKeys/k".to_owned(),
+        message_storage_policy: Some(pubsub::MessageStoragePolicy {
+            allowed_persistence_regions: vec!["europe-west1".to_owned()],
+            enforce_in_transit: true,
+        }),
         state: pubsub::topic::State::Active.into(),
         ..pubsub::Topic::default()
     };
-    let settings = Wanted::<Topic>::google(&wire).unwrap().made().unwrap();
-    assert_eq!(super::topic::settings_to_wire(&settings), wire);
+    let given =
+        pubsub::Topic { tags: labels(&[("1/team", "blue")]), satisfies_pzs: true, ..wire.clone() };
+    let settings = Wanted::<Topic>::google(&given).unwrap().made().unwrap();
+    assert_eq!(settings.tags, given.tags);
+    assert_eq!(super::topic::settings_to_wire(&settings), wire, "tags are never shown");
 }
 
 #[test]
@@ -261,9 +223,9 @@ fn an_update_of_a_topic_takes_only_what_its_mask_names() {
         assert_eq!(refusal.code, Code::InvalidArgument);
         assert!(refusal.to_string().starts_with("schema_settings.encoding: "), "{refusal}");
     }
-    let kept = || pubsub::Topic { kms_key_name: "k".to_owned(), ..pubsub::Topic::default() };
-    assert!(updated(kept(), &["labels"]).is_ok());
-    assert_eq!(updated(kept(), &["kms_key_name"]).unwrap_err().code, Code::Unimplemented);
+    let keyed = || pubsub::Topic { kms_key_name: "k".to_owned(), ..pubsub::Topic::default() };
+    assert!(updated(keyed(), &["labels"]).is_ok());
+    assert_eq!(updated(keyed(), &["kms_key_name"]).unwrap_err().code, Code::InvalidArgument);
     let nothing = updated(pubsub::Topic::default(), &["kms_key_name", "message_transforms"]);
     assert!(nothing.is_ok());
 }
@@ -345,16 +307,77 @@ fn an_update_takes_only_what_its_mask_names() {
 }
 
 #[test]
-fn an_update_of_what_is_not_built_is_refused_unless_it_changes_nothing() {
-    let before = subscription(wire_subscription()).unwrap();
-    let nothing = change(&wire_subscription(), &["bigquery_config"]).unwrap();
-    assert_eq!(nothing.apply(&before).unwrap(), before);
-    let exporting = pubsub::Subscription {
-        bigquery_config: Some(pubsub::BigQueryConfig::default()),
+fn definitions_of_what_is_not_run_are_shown_with_a_state_that_says_so() {
+    use pubsub::big_query_config::State;
+    let table = pubsub::BigQueryConfig {
+        table: "p.d.t".to_owned(),
+        write_metadata: true,
+        // Of a later version, and nobody's to set.
+        state: 77,
+        ..Default::default()
+    };
+    let wire = pubsub::Subscription { bigquery_config: Some(table), ..wire_subscription() };
+    let given = without_states(wire);
+    let wanted = Wanted::<Subscription>::google(&given).unwrap();
+    assert_eq!(wanted.only_kept(None), Some("bigquery_config"));
+    assert_eq!(wanted.only_kept(Some(&paths(&["labels"]))), None);
+    assert_eq!(wanted.only_kept(Some(&paths(&["bigquery_config.table"]))), Some("bigquery_config"));
+    let shown = settings_to_wire(&wanted.made().unwrap());
+    assert_eq!(shown.state(), pubsub::subscription::State::ResourceError);
+    let config = shown.bigquery_config.unwrap();
+    assert_eq!((config.table.as_str(), config.write_metadata), ("p.d.t", true));
+    assert_eq!(config.state(), State::NotFound);
+    let rows = pubsub::Subscription {
+        bigtable_config: Some(pubsub::BigtableConfig {
+            table: "projects/p/instances/i/tables/t".to_owned(),
+            ..Default::default()
+        }),
         ..wire_subscription()
     };
-    assert_eq!(change(&exporting, &["bigquery_config"]).unwrap_err().code, Code::Unimplemented);
-    assert_eq!(change(&exporting, &["filter"]).unwrap_err().code, Code::InvalidArgument);
+    let shown = settings_to_wire(&subscription(rows).unwrap());
+    let state = shown.bigtable_config.unwrap().state();
+    assert_eq!(state, pubsub::bigtable_config::State::NotFound);
+    let empty =
+        pubsub::Subscription { bigquery_config: Some(Default::default()), ..wire_subscription() };
+    assert_eq!(subscription(empty).unwrap().export(), None, "an empty one means none");
+}
+
+#[test]
+fn an_import_topic_is_shown_with_the_state_of_a_source_that_is_not_there() {
+    use pubsub::ingestion_data_source_settings::{CloudStorage, Source, cloud_storage};
+    let storage = CloudStorage {
+        bucket: "my-bucket".to_owned(),
+        state: 77,
+        input_format: Some(cloud_storage::InputFormat::AvroFormat(Default::default())),
+        minimum_object_create_time: Some(protobuf::Timestamp::from_unix_micros(1_000_000)),
+        ..Default::default()
+    };
+    let settings = pubsub::IngestionDataSourceSettings {
+        source: Some(Source::CloudStorage(storage.clone())),
+        platform_logs_settings: Some(pubsub::PlatformLogsSettings { severity: 3 }),
+    };
+    let wire = pubsub::Topic {
+        name: "projects/p/topics/orders".to_owned(),
+        ingestion_data_source_settings: Some(settings),
+        ..Default::default()
+    };
+    let wanted = Wanted::<Topic>::google(&with_known_words(wire)).unwrap();
+    let shown = super::topic::settings_to_wire(&wanted.made().unwrap());
+    assert_eq!(shown.state(), pubsub::topic::State::IngestionResourceError);
+    let shown = shown.ingestion_data_source_settings.unwrap();
+    let state = cloud_storage::State::BucketNotFound.into();
+    assert_eq!(shown.source, Some(Source::CloudStorage(CloudStorage { state, ..storage })));
+    assert_eq!(shown.platform_logs_settings.unwrap().severity, 3);
+}
+
+#[test]
+fn a_subscription_without_a_name_gets_one_in_its_topics_project() {
+    let nameless = || pubsub::Subscription { name: String::new(), ..wire_subscription() };
+    let (one, other) = (subscription(nameless()).unwrap(), subscription(nameless()).unwrap());
+    assert!(one.name.as_str().starts_with("projects/p/subscriptions/subscription-"));
+    assert_ne!(one.name, other.name);
+    let lost = pubsub::Subscription { topic: String::new(), ..nameless() };
+    assert!(subscription(lost).is_err());
 }
 
 #[test]
@@ -479,6 +502,7 @@ fn snapshots_are_shown_and_changed() {
         topic: TopicName::parse("topic", "projects/p/topics/orders").unwrap(),
         expire_time: Timestamp(1_726_937_845_123_456),
         labels: labels(&[("team", "blue")]),
+        tags: labels(&[("1/team", "blue")]),
     };
     let wire = snapshot_to_wire(&snapshot);
     assert_eq!(wire.name, "projects/p/snapshots/before");

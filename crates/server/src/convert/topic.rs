@@ -37,7 +37,28 @@ pub(crate) fn with_known_words(mut wire: pubsub::Topic) -> pubsub::Topic {
     {
         settings.encoding = 0;
     }
+    if let Some(settings) = &mut wire.ingestion_data_source_settings {
+        forget_states(settings);
+    }
     wire
+}
+
+fn forget_states(settings: &mut pubsub::IngestionDataSourceSettings) {
+    use pubsub::ingestion_data_source_settings::Source;
+    use pubsub::platform_logs_settings::Severity;
+    match &mut settings.source {
+        Some(Source::AwsKinesis(source)) => source.state = 0,
+        Some(Source::CloudStorage(source)) => source.state = 0,
+        Some(Source::AzureEventHubs(source)) => source.state = 0,
+        Some(Source::AwsMsk(source)) => source.state = 0,
+        Some(Source::ConfluentCloud(source)) => source.state = 0,
+        None => {}
+    }
+    if let Some(logs) = &mut settings.platform_logs_settings
+        && Severity::try_from(logs.severity).is_err()
+    {
+        logs.severity = 0;
+    }
 }
 
 /// A topic as it is shown. Only what is Google's is in it.
@@ -53,7 +74,11 @@ pub(crate) fn topic_to_wire(topic: &broker::Topic) -> pubsub::Topic {
 pub(super) fn settings_to_wire(settings: &Topic) -> pubsub::Topic {
     pubsub::Topic {
         name: settings.name.to_string(),
-        state: pubsub::topic::State::Active.into(),
+        state: match settings.ingestion {
+            // What it ingests from is not here.
+            Some(_) => pubsub::topic::State::IngestionResourceError.into(),
+            None => pubsub::topic::State::Active.into(),
+        },
         ..googles(settings)
     }
 }

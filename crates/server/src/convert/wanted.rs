@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::status::{Refusal, Result};
+use crate::status::Result;
 
 /// A resource `S` as a request gives it.
 #[derive(Clone, Debug)]
@@ -40,15 +40,11 @@ impl<S: Resource> Wanted<S> {
 
     /// What a new one is given.
     pub(super) fn given(&self) -> Result<Change<S>> {
-        S::table().iter().try_for_each(|setting| self.refuse_not_built(setting))?;
         Ok(Change::creating(&self.document)?)
     }
 
     /// What an update changes: the settings that `paths` name.
     pub(super) fn masked(&self, paths: &[String]) -> Result<Change<S>> {
-        let named = paths.iter().filter_map(|path| setting::named(S::table(), path));
-        let mut changing = named.filter(|(setting, _)| !setting.is_fixed);
-        changing.try_for_each(|(setting, _)| self.refuse_not_built(setting))?;
         Ok(Change::by_mask(&self.document, self.has_ours, paths)?)
     }
 
@@ -72,12 +68,18 @@ impl<S: Resource> Wanted<S> {
         }
     }
 
-    /// Nothing a client asks for is silently dropped.
-    fn refuse_not_built(&self, setting: &Setting<S>) -> Result<()> {
-        match self.document.get(setting.path) {
-            Some(_) if setting.is_not_built() => Err(Refusal::field_not_built(setting.path)),
-            _ => Ok(()),
-        }
+    /// A definition that is given of what this server keeps and does not run. `paths` are those of
+    /// an update; `None` = all counts.
+    pub(crate) fn only_kept(&self, paths: Option<&[String]>) -> Option<&'static str> {
+        let is_named = |setting: &Setting<S>| {
+            paths.is_none_or(|paths| paths.iter().any(|path| setting.named_by(path).is_some()))
+        };
+        let is_given = |setting: &Setting<S>| match self.document.get(setting.path) {
+            Some(Value::Object(object)) => !object.is_empty(),
+            _ => false,
+        };
+        let mut kept = S::table().iter().filter(|setting| setting.is_only_kept);
+        kept.find(|setting| is_named(setting) && is_given(setting)).map(|setting| setting.path)
     }
 }
 
@@ -114,7 +116,8 @@ fn merge(fields: &mut Map<String, Value>, more: Map<String, Value>) {
 /// A message of Google's with the settings that are Google's.
 pub(super) fn googles<S: Resource, W: DeserializeOwned + Default>(settings: &S) -> W {
     let mut google = Document::default();
-    setting::show(S::table().iter().filter(|one| !one.is_ours()), settings, &mut google);
+    let shown = S::table().iter().filter(|one| !one.is_ours() && !one.is_input_only);
+    setting::show(shown, settings, &mut google);
     // What is ours in an object of Google's is shown with that object.
     for added in S::table().iter().filter(|one| one.is_added) {
         google.remove(added.path);

@@ -1,7 +1,5 @@
 //! `google.pubsub.v1.Publisher`.
 
-use std::sync::Arc;
-
 use tonic::{Request, Response, Status};
 use wire::protobuf::Empty;
 use wire::pubsub::publisher_server::Publisher;
@@ -13,17 +11,22 @@ use wire::pubsub::{
 };
 
 use super::Service;
+use super::warnings::Warnings;
+use crate::api::WarnedTopic;
 use crate::convert::{Wanted, topic_to_wire, with_known_words};
 
-fn shown(topic: Arc<broker::Topic>) -> Response<Topic> {
-    Response::new(topic_to_wire(&topic))
+/// The answer about a topic that was made or changed.
+fn warned(warned: WarnedTopic) -> Response<Topic> {
+    let mut response = Response::new(topic_to_wire(&warned.topic));
+    Warnings::attach(warned.warnings, &mut response);
+    response
 }
 
 #[tonic::async_trait]
 impl Publisher for Service {
     async fn create_topic(&self, request: Request<Topic>) -> Result<Response<Topic>, Status> {
         let wanted = Wanted::google(&with_known_words(request.into_inner()))?;
-        Ok(shown(self.api.create_topic(&wanted).await?))
+        Ok(warned(self.api.create_topic(&wanted).await?))
     }
 
     async fn update_topic(
@@ -33,7 +36,7 @@ impl Publisher for Service {
         let UpdateTopicRequest { topic, update_mask } = request.into_inner();
         let topic = with_known_words(topic.unwrap_or_default());
         let wanted = Wanted::google(&topic)?;
-        Ok(shown(self.api.update_topic(&topic.name, &wanted, update_mask).await?))
+        Ok(warned(self.api.update_topic(&topic.name, &wanted, update_mask).await?))
     }
 
     async fn publish(
@@ -47,7 +50,7 @@ impl Publisher for Service {
         &self,
         request: Request<GetTopicRequest>,
     ) -> Result<Response<Topic>, Status> {
-        Ok(shown(self.api.topic(&request.get_ref().topic)?))
+        Ok(Response::new(topic_to_wire(&*self.api.topic(&request.get_ref().topic)?)))
     }
 
     async fn list_topics(

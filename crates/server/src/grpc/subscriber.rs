@@ -17,7 +17,7 @@ use super::framed::{Framed, Nothing};
 use super::streaming_pull;
 use super::warnings::Warnings;
 use crate::api::Warned;
-use crate::convert::{Wanted, subscription_to_wire};
+use crate::convert::{Wanted, subscription_to_wire, without_states};
 
 #[tonic::async_trait]
 impl Subscriber for Service {
@@ -25,7 +25,7 @@ impl Subscriber for Service {
         &self,
         request: Request<Subscription>,
     ) -> Result<Response<Subscription>, Status> {
-        let wanted = Wanted::google(request.get_ref())?;
+        let wanted = Wanted::google(&without_states(request.into_inner()))?;
         Ok(warned(self.api.create_subscription(&wanted).await?))
     }
 
@@ -42,7 +42,7 @@ impl Subscriber for Service {
         request: Request<UpdateSubscriptionRequest>,
     ) -> Result<Response<Subscription>, Status> {
         let UpdateSubscriptionRequest { subscription, update_mask } = request.into_inner();
-        let subscription = subscription.unwrap_or_default();
+        let subscription = without_states(subscription.unwrap_or_default());
         let wanted = Wanted::google(&subscription)?;
         let updated = self.api.update_subscription(&subscription.name, &wanted, update_mask);
         Ok(warned(updated.await?))
@@ -122,7 +122,10 @@ impl Subscriber for Service {
         &self,
         request: Request<CreateSnapshotRequest>,
     ) -> Result<Response<Snapshot>, Status> {
-        Ok(Response::new(self.api.create_snapshot(request.into_inner()).await?))
+        let made = self.api.create_snapshot(request.into_inner()).await?;
+        let mut response = Response::new(made.snapshot);
+        Warnings::attach(made.warnings, &mut response);
+        Ok(response)
     }
 
     async fn update_snapshot(

@@ -15,7 +15,7 @@ use super::{
     attempts, backups, clock, health, lanes, letters, messages, obstacles, postrider, secrets,
     to_json, transforms,
 };
-use crate::api::Api;
+use crate::api::{Api, WarnedTopic};
 use crate::convert::{Wanted, with_known_words};
 use crate::status::{Refusal, Result};
 
@@ -79,7 +79,7 @@ pub(super) async fn call(api: &Api, method: &Method, request: Value) -> Result<V
 
 /// The calls whose topics carry what Google's definition has no field for.
 async fn topic_call(api: &Api, method: &Method, mut request: Value) -> Result<Vec<u8>> {
-    let topic = match method.call {
+    let WarnedTopic { topic, warnings } = match method.call {
         "CreateTopic" => {
             let ours = postrider::take_with(topic::SETTINGS, "", &mut request)?;
             let topic = with_known_words(from_value(request)?);
@@ -95,14 +95,17 @@ async fn topic_call(api: &Api, method: &Method, mut request: Value) -> Result<Ve
             let wanted = Wanted::with_ours(&topic, ours)?;
             api.update_topic(&topic.name, &wanted, update_mask).await?
         }
-        "GetTopic" => api.topic(&from_value::<GetTopicRequest>(request)?.topic)?,
+        "GetTopic" => {
+            let topic = api.topic(&from_value::<GetTopicRequest>(request)?.topic)?;
+            WarnedTopic { topic, warnings: Vec::new() }
+        }
         _ => {
             let (page, next_page_token) = api.list_topics(&from_value(request)?)?;
             let topics = page.iter().map(|topic| ShownTopic::of(topic)).collect();
             return to_json(&TopicPage { topics, next_page_token });
         }
     };
-    to_json(&ShownTopic::of(&topic))
+    to_json(&ShownTopic::warned(&topic, warnings))
 }
 
 /// The calls whose subscriptions carry what Google's definition has no field for.

@@ -18,10 +18,6 @@ use crate::status::{Refusal, Result};
 /// Takes what is ours out of a subscription's JSON, so that the rest is Google's. `place` is how
 /// field names begin in errors.
 pub(super) fn take(place: &str, subscription: &mut Value) -> Result<Document, Invalid> {
-    if let Value::Object(fields) = subscription {
-        // An answer that is sent back may still hold it; it sets nothing.
-        fields.remove("warnings");
-    }
     take_with(SETTINGS, place, subscription)
 }
 
@@ -33,6 +29,8 @@ pub(crate) fn take_with<S: Resource>(
 ) -> Result<Document, Invalid> {
     let mut ours = Document::default();
     let Value::Object(fields) = resource else { return Ok(ours) };
+    // An answer that is sent back may still hold it; it sets nothing.
+    fields.remove("warnings");
     match fields.remove("postrider") {
         None | Some(Value::Null) => {}
         Some(Value::Object(object)) => {
@@ -162,6 +160,8 @@ fn show_with(
     let google = serde_json::to_value(subscription_to_wire(subscription)).map_err(internal)?;
     let settings = subscription.settings();
     warnings.extend(subscription.dead_letter_error());
+    let waiting = settings.export_warning().filter(|one| !warnings.contains(one));
+    warnings.extend(waiting);
     let Value::Object(google) = google else { return Ok(google) };
     let mut shown = Document(google);
     show_ours(SETTINGS, &*settings, &mut shown);
@@ -187,6 +187,15 @@ impl ShownTopic {
         let mut ours = Document::default();
         show_ours(topic::SETTINGS, &*topic.settings(), &mut ours);
         Self { google: topic_to_wire(topic), ours: ours.0 }
+    }
+
+    /// The same, with what its owner should know about the settings it was just given.
+    pub(super) fn warned(topic: &broker::Topic, warnings: Vec<String>) -> Self {
+        let mut shown = Self::of(topic);
+        if !warnings.is_empty() {
+            shown.ours.insert("warnings".to_owned(), json!(warnings));
+        }
+        shown
     }
 }
 

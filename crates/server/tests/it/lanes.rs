@@ -19,10 +19,13 @@ async fn halting(rig: &Rig) {
 }
 
 async fn publish(rig: &Rig, keys: &[&str]) -> Vec<Value> {
-    let messages: Vec<Value> =
-        keys.iter().map(|key| json!({"data": "eA==", "orderingKey": key})).collect();
-    let answer = rig.post(&format!("{TOPIC}:publish"), json!({"messages": messages})).await.ok();
-    answer["messageIds"].as_array().unwrap().clone()
+    let mut ids = Vec::new();
+    for key in keys {
+        let messages = json!({"messages": [{"data": "eA==", "orderingKey": key}]});
+        let answer = rig.post(&format!("{TOPIC}:publish"), messages).await.ok();
+        ids.extend(answer["messageIds"].as_array().unwrap().iter().cloned());
+    }
+    ids
 }
 
 async fn pull(rig: &Rig) -> Vec<Value> {

@@ -57,6 +57,7 @@ async fn a_message_arrives_byte_for_byte_and_an_ack_settles_it(rig: &Rig) {
         },
         PubsubMessage {
             attributes: [("only".to_owned(), String::new())].into(),
+            ordering_key: "key".to_owned(),
             ..PubsubMessage::default()
         },
     ];

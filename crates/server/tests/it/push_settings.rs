@@ -39,7 +39,14 @@ async fn over_grpc(rig: &Rig) -> Subscription {
 }
 
 fn to(endpoint: &str) -> PushConfig {
-    PushConfig { push_endpoint: endpoint.to_owned(), ..PushConfig::default() }
+    let attributes = [("x-goog-version".to_owned(), "v1".to_owned())].into();
+    PushConfig { push_endpoint: endpoint.to_owned(), attributes, ..PushConfig::default() }
+}
+
+/// The push config as it is shown: always with a version.
+fn with_version(mut config: Value) -> Value {
+    config["attributes"] = json!({"x-goog-version": "v1"});
+    config
 }
 
 async fn what_a_push_subscription_is_given_is_shown(rig: &Rig) {
@@ -85,7 +92,8 @@ async fn push_settings_wait_for_an_endpoint(rig: &Rig) {
     let answer = rig.post(&format!("{BILLING}:modifyPushConfig"), modify).await.ok();
     assert_eq!(answer, json!({}));
     let shown = rig.get(BILLING).await.ok();
-    assert_eq!(shown["pushConfig"], json!({"pushEndpoint": ENDPOINT, "timeoutSeconds": 40}));
+    let config = json!({"pushEndpoint": ENDPOINT, "timeoutSeconds": 40});
+    assert_eq!(shown["pushConfig"], with_version(config));
     let pull = json!({"pushConfig": {}});
     rig.post(&format!("{BILLING}:modifyPushConfig"), pull).await.ok();
     let shown = rig.get(BILLING).await.ok();
@@ -178,7 +186,8 @@ async fn the_source_spellings_set_the_same_settings(rig: &Rig) {
         }}),
     )
     .await;
-    assert_eq!(shown["pushConfig"], json!({"pushEndpoint": ENDPOINT, "timeoutSeconds": 5}));
+    let config = json!({"pushEndpoint": ENDPOINT, "timeoutSeconds": 5});
+    assert_eq!(shown["pushConfig"], with_version(config));
     assert_eq!(shown["retryPolicy"], json!({"minimumBackoff": "1s", "maximumBackoff": "60s"}));
     assert_eq!(shown["postrider"]["maxAttempts"], json!(5));
     let fields = json!({"pushConfig": {"retryPolicy": {"maxAttempts": 3}}});
@@ -324,6 +333,7 @@ async fn a_secret_can_be_rotated(rig: &Rig) {
 }
 
 async fn grpc_sets_an_endpoint_and_clears_nothing_else(rig: &Rig) {
+    rig.put("/v1/projects/p/topics/dead", json!({})).await.ok();
     made(
         rig,
         json!({
@@ -340,7 +350,8 @@ async fn grpc_sets_an_endpoint_and_clears_nothing_else(rig: &Rig) {
     };
     rig.subscriber().await.modify_push_config(modify).await.unwrap();
     let shown = rig.get(BILLING).await.ok();
-    assert_eq!(shown["pushConfig"], json!({"pushEndpoint": other, "timeoutSeconds": 7}));
+    let config = json!({"pushEndpoint": other, "timeoutSeconds": 7});
+    assert_eq!(shown["pushConfig"], with_version(config));
     assert_eq!(shown["postrider"]["headers"], json!({"x-a": "1"}));
     assert_eq!(shown["postrider"]["signing"], json!({}));
     let update = |path: &str| UpdateSubscriptionRequest {
@@ -367,6 +378,7 @@ async fn grpc_sets_an_endpoint_and_clears_nothing_else(rig: &Rig) {
 }
 
 async fn dead_letters_without_waits_are_warned_about(rig: &Rig) {
+    rig.put("/v1/projects/p/topics/dead", json!({})).await.ok();
     let shown = made(
         rig,
         json!({

@@ -180,17 +180,11 @@ async fn bodies_that_are_not_json_are_refused(rig: &Rig) {
     answer.refused(400, "INVALID_ARGUMENT");
 }
 
-async fn what_is_not_built_is_501_by_name(rig: &Rig) {
+async fn a_transform_without_code_is_400_and_a_call_that_is_not_built_501(rig: &Rig) {
     make_pair(rig).await;
-    for (fields, name) in [
-        (json!({"bigqueryConfig": {"table": "p.d.t"}}), "bigqueryConfig"),
-        (json!({"messageTransforms": [{}]}), "messageTransforms"),
-    ] {
-        let mut body = fields;
-        body["topic"] = json!("projects/p/topics/orders");
-        let message = rig.put(OTHER, body).await.refused(501, "UNIMPLEMENTED");
-        assert!(message.contains(name), "{message}");
-    }
+    let body = json!({"topic": "projects/p/topics/orders", "messageTransforms": [{}]});
+    let message = rig.put(OTHER, body).await.refused(400, "INVALID_ARGUMENT");
+    assert!(message.contains("messageTransforms[0].javascriptUdf"), "{message}");
     rig.get(&format!("{TOPIC}:getIamPolicy")).await.refused(501, "UNIMPLEMENTED");
     rig.get(OTHER).await.refused(404, "NOT_FOUND");
 }
@@ -214,6 +208,6 @@ each_engine! {
     bad_settings_are_refused_by_name_and_nothing_is_made,
     bad_updates_and_queries_are_refused_by_name,
     bodies_that_are_not_json_are_refused,
-    what_is_not_built_is_501_by_name,
+    a_transform_without_code_is_400_and_a_call_that_is_not_built_501,
     unknown_paths_are_404_with_googles_body,
 }

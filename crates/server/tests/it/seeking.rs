@@ -123,8 +123,8 @@ async fn bad_seeks_and_snapshots_are_refused_by_name(rig: &Rig) {
         (json!({"subscription": "projects/p/subscriptions/none"}), 404, "NOT_FOUND", "none"),
         (
             json!({"subscription": "projects/p/subscriptions/billing", "tags": {"a": "b"}}),
-            501,
-            "UNIMPLEMENTED",
+            400,
+            "INVALID_ARGUMENT",
             "tags",
         ),
         (

@@ -57,6 +57,7 @@ fn warnings(metadata: &MetadataMap) -> Vec<&str> {
 
 async fn what_rest_sets_grpc_shows(rig: &Rig) {
     rig.put(TOPIC, json!({})).await.ok();
+    rig.put("/v1/projects/q/topics/dead", json!({})).await.ok();
     let made = over_rest(
         rig,
         "billing",
@@ -152,6 +153,7 @@ async fn grpc_never_clears_what_it_cannot_express(rig: &Rig) {
 
 async fn policies_are_changed_by_their_parts_and_ended(rig: &Rig) {
     rig.put(TOPIC, json!({})).await.ok();
+    rig.put("/v1/projects/p/topics/dead", json!({})).await.ok();
     over_rest(rig, "billing", json!({"retryPolicy": {"maximumBackoff": "60s"}})).await;
     let changed = patched(
         rig,

@@ -129,11 +129,11 @@ async fn a_subscription_shows_defaults_and_takes_updates(rig: &Rig) {
         (&["enable_message_ordering"][..], Code::InvalidArgument),
         (&["retry_policy.no_such_field"][..], Code::InvalidArgument),
         (&["push_config.no_such_field"][..], Code::InvalidArgument),
-        (&["bigquery_config"][..], Code::Unimplemented),
+        (&["message_transforms"][..], Code::Unimplemented),
     ] {
         let update = UpdateSubscriptionRequest {
             subscription: Some(Subscription {
-                bigquery_config: Some(Default::default()),
+                message_transforms: vec![Default::default()],
                 topic: "projects/p/topics/other".to_owned(),
                 filter: "attributes:other".to_owned(),
                 enable_message_ordering: true,
@@ -188,18 +188,18 @@ async fn a_deleted_subscription_is_gone(rig: &Rig) {
     assert!(listed.subscriptions.is_empty());
 }
 
-async fn what_is_not_built_says_so(rig: &Rig) {
+async fn what_is_refused_is_not_made(rig: &Rig) {
     let (topic, name) = rig.pair().await;
     let mut subscriber = rig.subscriber().await;
     let written = Subscription {
         name: subscription("written"),
         topic,
-        bigquery_config: Some(Default::default()),
+        message_transforms: vec![Default::default()],
         ..Subscription::default()
     };
     let refused = subscriber.create_subscription(written).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unimplemented);
-    assert!(refused.message().contains("bigquery_config"), "{refused}");
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("message_transforms[0]"), "{refused}");
     assert_eq!(shown(rig, &subscription("written")).await.unwrap_err().code(), Code::NotFound);
     let pull =
         ModifyPushConfigRequest { subscription: name, push_config: Some(PushConfig::default()) };
@@ -253,7 +253,7 @@ each_engine! {
     a_subscription_shows_defaults_and_takes_updates,
     a_deleted_topic_leaves_its_subscriptions_with_their_backlog,
     a_deleted_subscription_is_gone,
-    what_is_not_built_says_so,
+    what_is_refused_is_not_made,
     a_topic_is_live_by_label_or_by_the_postrider_object,
     names_and_missing_resources_have_googles_codes,
 }

@@ -36,6 +36,8 @@ pub(super) struct Confirmation {
 pub(super) struct Inbound {
     requests: Peekable<Streaming<StreamingPullRequest>>,
     subscription: Arc<Subscription>,
+    /// Who the client said it is when it opened the stream.
+    client_id: String,
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
     room: Room,
@@ -53,6 +55,7 @@ impl Inbound {
         Self {
             requests: requests.peekable(),
             subscription,
+            client_id: String::new(),
             shared,
             places: Arc::new(Semaphore::new(UNCONFIRMED_MAX)),
             room,
@@ -62,6 +65,7 @@ impl Inbound {
 
     /// Does what the first request says about leases, before any other is read.
     pub(super) async fn begin(&mut self, first: StreamingPullRequest) -> Result<()> {
+        self.client_id.clone_from(&first.client_id);
         self.note_end();
         match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => self.settle(first, place).await,
@@ -115,10 +119,7 @@ impl Inbound {
         request: StreamingPullRequest,
         place: OwnedSemaphorePermit,
     ) -> Result<()> {
-        if !request.subscription.is_empty() {
-            let problem = "must be given in the first request of a stream only";
-            return Err(Invalid::new("subscription", problem).into());
-        }
+        self.check_later(&request)?;
         if request.stream_ack_deadline_seconds != 0 {
             let seconds = request.stream_ack_deadline_seconds;
             let deadline = stream_ack_deadline("stream_ack_deadline_seconds", seconds)?;
@@ -126,6 +127,24 @@ impl Inbound {
             self.shared.waker.wake();
         }
         self.settle(request, place).await
+    }
+
+    /// What a stream is opened with does not change. Clients may repeat their id.
+    fn check_later(&self, request: &StreamingPullRequest) -> Result<(), Invalid> {
+        let is_other_client = !request.client_id.is_empty() && request.client_id != self.client_id;
+        for (field, is_given) in [
+            ("subscription", !request.subscription.is_empty()),
+            ("client_id", is_other_client),
+            ("max_outstanding_messages", request.max_outstanding_messages != 0),
+            ("max_outstanding_bytes", request.max_outstanding_bytes != 0),
+        ] {
+            if is_given {
+                let problem = "must be given in the first request of a stream only; open another \
+                               stream to change it";
+                return Err(Invalid::new(field, problem));
+            }
+        }
+        Ok(())
     }
 
     /// Does what a request says about leases.

@@ -125,7 +125,7 @@ mod tests {
             "messageRetentionDuration": "604800s", "expirationPolicy": {"ttl": "2678400s"},
             "retryPolicy": {"minimumBackoff": "0.500s", "maximumBackoff": "600s"},
             "postrider": {"start": "latest", "fifo": true, "paused": false, "poison": "skip"},
-            "warnings": ["x"], "fifo_mode": true,
+            "warnings": ["x"],
         }));
         let mut setup = Map::new();
         setup.insert("topics".to_owned(), json!([topic.unwrap()]));

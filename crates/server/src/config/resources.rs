@@ -452,7 +452,7 @@ mod tests {
             schema_settings = { schema = "projects/p/schemas/order", encoding = "JSON" }
             live = true
             message_storage_policy = { allowed_persistence_regions = ["europe-west1"] }
-            ingestion_data_source_settings = { cloud_storage = { bucket = "b-1", avro_format = {} } }
+            ingestion_data_source_settings = { cloud_storage = { bucket = "b-1", avro_format={} } }
             "#,
         )
         .unwrap();

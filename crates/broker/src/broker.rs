@@ -54,8 +54,8 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Ends every stream and wait, lets pushes and open objects finish within `grace`, saves all progress and stops
-    /// the chores.
+    /// Ends every stream and wait, lets pushes and open objects finish within `grace`, saves all
+    /// progress and stops the chores.
     pub async fn close(&self, grace: Duration) -> Result<()> {
         self.runtime.serving.close();
         self.tail.wake_all();

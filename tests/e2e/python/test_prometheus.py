@@ -73,6 +73,9 @@ class Load:
         push.subscribe(self.topic, "/down", {"retryPolicy": {"maxAttempts": 1}})
         paused = self.clients.subscription_name()
         push.rest.subscription(paused, self.topic, postrider={"paused": True})
+        for bucket in ("bucket", "missing"):
+            storage = {"bucket": bucket, "max_bytes": 1_000}
+            self.clients.subscription(self.topic, cloud_storage_config=storage)
         self.halt_a_lane()
 
     def halt_a_lane(self):
@@ -128,7 +131,9 @@ class LiveLoad:
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scraped")
+    (folder / "buckets" / "bucket").mkdir(parents=True)
     config = CONFIG + '\n[alerts]\ninterval = "500ms"\n[live]\nmin_ttl = "1s"\n'
+    config += f'[export]\nfolder = "{folder}/buckets"\n'
     server = Server(folder / "server", config=config).start()
     try:
         with Receiver() as receiver:

@@ -374,7 +374,8 @@ impl Exporter {
         let (subscription, object) = (self.subscription.name(), open.name.as_str());
         tracing::debug!(%subscription, object, messages, bytes = open.bytes, "object written");
         if self.subscription.exported().note_object(messages, open.bytes) {
-            tracing::info!(%subscription, bucket = self.storage.bucket, "objects are written again");
+            let bucket = &self.storage.bucket;
+            tracing::info!(%subscription, bucket, "objects are written again");
         }
         Ok(())
     }

@@ -109,8 +109,8 @@ pub struct Settings {
     pub poison: Poison,
     /// Nothing is leased.
     pub is_paused: bool,
-    /// The server itself delivers, by push or into objects: failed deliveries are counted across restarts whatever the
-    /// policies.
+    /// The server itself delivers, by push or into objects: failed deliveries are counted across
+    /// restarts whatever the policies.
     pub is_push: bool,
 }
 

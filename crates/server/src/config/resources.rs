@@ -246,6 +246,7 @@ fn build_all<Entry, Built, E: Error>(
 
 #[cfg(test)]
 mod tests {
+    use domain::export::ObjectFormat;
     use domain::push::{Form as Body, Method};
     use domain::topic::SchemaSettings;
     use domain::{DeadLetterPolicy, Encoding, Filter, Poison, RetryPolicy};
@@ -323,6 +324,17 @@ mod tests {
             Ok(mut settings) => Ok(settings.subscriptions.remove(0)),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    #[test]
+    fn a_subscription_can_be_given_a_bucket() {
+        let line = r#"cloud_storage_config = { bucket = "shop", max_duration = "2m",
+            max_bytes = 5000, avro_config = { write_metadata = true } }"#;
+        let storage = declared(line).unwrap().cloud_storage.unwrap();
+        assert_eq!(storage.limits.duration, Duration::from_secs(120));
+        assert_eq!(storage.limits.bytes, Some(5_000));
+        let format = ObjectFormat::Avro { write_metadata: true, use_topic_schema: false };
+        assert_eq!((storage.bucket.as_str(), storage.format), ("shop", format));
     }
 
     #[test]

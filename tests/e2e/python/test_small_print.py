@@ -23,7 +23,7 @@ def test_all_messages_of_a_publish_have_one_ordering_key(clients):
     topic = clients.topic()
     for keys in (("a", "b"), ("a", ""), ("", "a")):
         messages = [{"data": b"x", "ordering_key": key} for key in keys]
-        with refused("INVALID_ARGUMENT") as raised:
+        with refused("FAILED_PRECONDITION") as raised:
             clients.publisher.publish(request={"topic": topic, "messages": messages})
         assert "messages[1].ordering" in str(raised.value)
     messages = [{"data": b"x", "ordering_key": "a"}] * 3

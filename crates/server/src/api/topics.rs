@@ -5,12 +5,13 @@ use std::sync::Arc;
 use broker::Topic;
 use domain::topic::{Change, warnings};
 use domain::{Message, ProjectName, SubscriptionName, TopicName, validate};
+use tonic::Code;
 use wire::protobuf::{Empty, FieldMask};
 use wire::pubsub;
 
 use super::{Api, paging};
 use crate::convert::{self, Wanted};
-use crate::status::Result;
+use crate::status::{Refusal, Result};
 
 /// A topic that was made or changed, and what its owner should know about it.
 pub(crate) struct WarnedTopic {
@@ -104,7 +105,9 @@ impl Api {
         let mut messages: Vec<Message> =
             request.messages.into_iter().map(convert::message_from_wire).collect();
         validate::publish(&mut messages)?;
-        validate::one_ordering_key(&messages)?;
+        // The status that Google's service has for it, which its documents leave open.
+        validate::one_ordering_key(&messages)
+            .map_err(|invalid| Refusal { code: Code::FailedPrecondition, ..invalid.into() })?;
         let published = self.broker.publish(&topic, messages).await?;
         Ok(pubsub::PublishResponse { message_ids: published.message_ids() })
     }

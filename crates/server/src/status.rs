@@ -53,6 +53,11 @@ impl Refusal {
         Self::new(Code::Unimplemented, format!("{name} is not implemented: {missing}"))
     }
 
+    /// The same with another status.
+    pub(crate) fn with(self, code: Code) -> Self {
+        Self { code, ..self }
+    }
+
     /// A field that only its default value is accepted for.
     pub(crate) fn field_not_built(field: impl Into<String>) -> Self {
         Self {

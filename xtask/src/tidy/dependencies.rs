@@ -6,7 +6,7 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("postrider-domain", &[]),
     ("postrider-clock", &["postrider-domain"]),
     ("postrider-schemas", &["postrider-domain"]),
@@ -54,6 +54,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "postrider-wire",
         ],
     ),
+    ("postrider-clients", &[]),
     ("xtask", &[]),
 ];
 

@@ -107,7 +107,7 @@ impl Api {
         validate::publish(&mut messages)?;
         // The status that Google's service has for it, which its documents leave open.
         validate::one_ordering_key(&messages)
-            .map_err(|invalid| Refusal { code: Code::FailedPrecondition, ..invalid.into() })?;
+            .map_err(|invalid| Refusal::from(invalid).with(Code::FailedPrecondition))?;
         let published = self.broker.publish(&topic, messages).await?;
         Ok(pubsub::PublishResponse { message_ids: published.message_ids() })
     }

@@ -308,7 +308,7 @@ mod tests {
             ("schema_settings = { encoding = \"JSON\" }", "schema_settings.schema"),
             ("schema_settings = { kind = \"JSON\" }", "schema_settings.kind"),
             ("kms_key_name = \"k\"", "kms_key_name: not a key such as"),
-            ("message_transforms = []", "message_transforms: unknown field"),
+            ("message_transforms = [{}]", "message_transforms[0].javascript_udf: must be given"),
         ] {
             let error = declared_topic(lines).unwrap_err();
             assert!(error.contains(&format!("topics[0].{field}")), "{error}");

@@ -285,11 +285,11 @@ fn bad_settings_are_refused_by_name() {
 }
 
 #[test]
-fn an_enum_number_that_nobody_knows_is_refused_by_the_field_that_holds_it() {
+fn an_enum_number_that_nobody_knows_is_called_so() {
     let given = pubsub::Subscription { state: 9, ..wire_subscription() };
     let refusal = subscription(given).unwrap_err();
     assert_eq!(refusal.code, Code::InvalidArgument);
-    assert_eq!(refusal.to_string(), "state: not a value that this version knows");
+    assert_eq!(refusal.to_string(), "request: has an enum value that this version does not know");
 }
 
 #[test]

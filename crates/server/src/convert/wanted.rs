@@ -92,13 +92,13 @@ fn document_of(wire: &impl Serialize) -> Result<Document, Invalid> {
         Ok(Value::Object(fields)) => Ok(Document(fields)),
         Ok(_) => Ok(Document::default()),
         Err(error) => {
+            // What the generated code says of a number without a name. It does not say where.
+            if error.to_string().contains("Invalid variant") {
+                let problem = "has an enum value that this version does not know";
+                return Err(Invalid::new("request", problem));
+            }
             let field = snake(&track.path().to_string());
-            // What the generated code says of a number without a name.
-            let problem = match error.to_string().contains("Invalid variant") {
-                true => "not a value that this version knows",
-                false => "negative, or not a valid duration",
-            };
-            Err(Invalid::new(field, problem))
+            Err(Invalid::new(field, "negative, or not a valid duration"))
         }
     }
 }

@@ -111,6 +111,7 @@ fn deliveries() -> Vec<Panel> {
         rate("Acks", &table::ACKS),
         rate("Nacks", &table::NACKS),
         rate("Ack deadlines passed", &table::EXPIRIES),
+        rate("Transformed messages", &table::TRANSFORMED),
     ]
 }
 

@@ -12,7 +12,6 @@ mod browsers;
 mod built;
 mod ending_streams;
 mod exactly_once;
-mod google_client;
 mod hostile;
 mod lanes;
 mod letters;

@@ -129,7 +129,7 @@ async fn a_subscription_shows_defaults_and_takes_updates(rig: &Rig) {
         (&["enable_message_ordering"][..], Code::InvalidArgument),
         (&["retry_policy.no_such_field"][..], Code::InvalidArgument),
         (&["push_config.no_such_field"][..], Code::InvalidArgument),
-        (&["message_transforms"][..], Code::Unimplemented),
+        (&["message_transforms"][..], Code::InvalidArgument),
     ] {
         let update = UpdateSubscriptionRequest {
             subscription: Some(Subscription {

@@ -1,6 +1,11 @@
-//! Google's own client for Rust against a server: what an application does with it.
+//! Google's own client for Rust against the built program: what an application does with it.
+//!
+//! The program is the one beside this test in the target folder: built with the workspace.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use google_cloud_auth::credentials::anonymous;
@@ -10,20 +15,53 @@ use google_cloud_pubsub::client::{
 use google_cloud_pubsub::model::{Encoding, Message, Schema, SchemaSettings, schema};
 use google_cloud_pubsub::subscriber::MessageStream;
 use google_cloud_pubsub::subscriber::handler::Handler;
-
-use crate::rig::{Rig, each_engine};
+use tempfile::TempDir;
 
 const TOPIC: &str = "projects/p/topics/orders";
 const SUBSCRIPTION: &str = "projects/p/subscriptions/billing";
 /// Long enough for a busy machine.
 const WAIT: Duration = Duration::from_secs(30);
 
-each_engine! {
-    messages_come_in_the_order_of_their_keys,
-    what_is_nacked_comes_again,
-    exactly_once_acks_are_confirmed,
-    a_client_takes_no_more_than_it_wants,
-    a_topic_is_held_to_its_schema,
+/// A running server, killed in the end.
+struct Program {
+    child: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Program {
+    fn start() -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut child = Command::new(path())
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(folder.path().join("data"))
+            .env_remove("POSTRIDER_CONFIG")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listens = |line: String| Some(line.strip_prefix("Listening")?.trim().to_owned());
+        let address = lines.find_map(|line| listens(line.unwrap())).expect("it says where");
+        // What else it prints must not block it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address, _folder: folder }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// The program beside this test.
+fn path() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("postrider");
+    assert!(program.exists(), "build the workspace first: there is no {}", program.display());
+    program
 }
 
 /// The client's parts, all of them on one server.
@@ -34,8 +72,8 @@ struct Google {
 }
 
 impl Google {
-    async fn new(rig: &Rig) -> Self {
-        let endpoint = format!("http://{}", rig.address);
+    async fn new(program: &Program) -> Self {
+        let endpoint = format!("http://{}", program.address);
         let credentials = anonymous::Builder::new().build();
         let topics = TopicAdmin::builder()
             .with_endpoint(&endpoint)
@@ -80,9 +118,11 @@ fn text(message: &Message) -> String {
     String::from_utf8(message.data.to_vec()).unwrap()
 }
 
-async fn messages_come_in_the_order_of_their_keys(rig: &Rig) {
+#[tokio::test]
+async fn messages_come_in_the_order_of_their_keys() {
+    let program = Program::start();
     const COUNT: usize = 200;
-    let google = Google::new(rig).await;
+    let google = Google::new(&program).await;
     google.topics.create_topic().set_name(TOPIC).send().await.unwrap();
     let make = google.subscriptions.create_subscription();
     let make = make.set_name(SUBSCRIPTION).set_topic(TOPIC).set_enable_message_ordering(true);
@@ -109,8 +149,10 @@ async fn messages_come_in_the_order_of_their_keys(rig: &Rig) {
     assert_eq!(came, expected.collect());
 }
 
-async fn what_is_nacked_comes_again(rig: &Rig) {
-    let google = Google::new(rig).await;
+#[tokio::test]
+async fn what_is_nacked_comes_again() {
+    let program = Program::start();
+    let google = Google::new(&program).await;
     google.topics.create_topic().set_name(TOPIC).send().await.unwrap();
     let make = google.subscriptions.create_subscription();
     make.set_name(SUBSCRIPTION).set_topic(TOPIC).send().await.unwrap();
@@ -123,8 +165,10 @@ async fn what_is_nacked_comes_again(rig: &Rig) {
     handler.ack();
 }
 
-async fn exactly_once_acks_are_confirmed(rig: &Rig) {
-    let google = Google::new(rig).await;
+#[tokio::test]
+async fn exactly_once_acks_are_confirmed() {
+    let program = Program::start();
+    let google = Google::new(&program).await;
     google.topics.create_topic().set_name(TOPIC).send().await.unwrap();
     let make = google.subscriptions.create_subscription();
     let make = make.set_name(SUBSCRIPTION).set_topic(TOPIC).set_enable_exactly_once_delivery(true);
@@ -141,8 +185,10 @@ async fn exactly_once_acks_are_confirmed(rig: &Rig) {
     }
 }
 
-async fn a_client_takes_no_more_than_it_wants(rig: &Rig) {
-    let google = Google::new(rig).await;
+#[tokio::test]
+async fn a_client_takes_no_more_than_it_wants() {
+    let program = Program::start();
+    let google = Google::new(&program).await;
     google.topics.create_topic().set_name(TOPIC).send().await.unwrap();
     let make = google.subscriptions.create_subscription();
     make.set_name(SUBSCRIPTION).set_topic(TOPIC).send().await.unwrap();
@@ -165,8 +211,10 @@ async fn a_client_takes_no_more_than_it_wants(rig: &Rig) {
     held.into_iter().for_each(|(_, handler)| handler.ack());
 }
 
-async fn a_topic_is_held_to_its_schema(rig: &Rig) {
-    let google = Google::new(rig).await;
+#[tokio::test]
+async fn a_topic_is_held_to_its_schema() {
+    let program = Program::start();
+    let google = Google::new(&program).await;
     let definition = r#"{"type": "record", "name": "Order",
                          "fields": [{"name": "n", "type": "long"}]}"#;
     let avro = Schema::new().set_type(schema::Type::Avro).set_definition(definition);

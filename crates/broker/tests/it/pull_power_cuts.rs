@@ -244,15 +244,13 @@ impl Rounds {
 
     async fn take_from(&mut self, broker: &Broker, held: &mut Held, name: &str, at: usize) -> Step {
         let Held { streams, leases, opened } = held;
-        let streams = streams.entry(name.to_owned()).or_insert_with(|| {
-            let flow = Flow { messages_max: 12, bytes_max: 0 };
-            let open = || broker.stream(&subscription_name(name), flow, DEADLINE).unwrap();
-            let number = || {
-                *opened += 1;
-                *opened
-            };
-            std::iter::repeat_with(number).take(STREAMS).map(|number| (number, open())).collect()
-        });
+        let flow = Flow { messages_max: 12, bytes_max: 0 };
+        let streams = streams.entry(name.to_owned()).or_default();
+        while streams.len() < STREAMS {
+            let stream = broker.stream(&subscription_name(name), flow, DEADLINE);
+            *opened += 1;
+            streams.push((*opened, self.answered(stream, "stream")?));
+        }
         let (number, stream) = &mut streams[at];
         let given = self.answered(leases_now(stream).await, "lease")?;
         for lease in given {

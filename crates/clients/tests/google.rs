@@ -1,6 +1,7 @@
 //! Google's own client for Rust against the built program: what an application does with it.
 //!
 //! The program is the one beside this test in the target folder: built with the workspace.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -45,11 +45,12 @@ impl Broker {
         if let Some(mark) = engine.progress.clock_mark().await? {
             broker.runtime.guard.resume(&mark);
         }
-        broker.admin.load().await?;
+        // Boxed, since whoever starts a broker would carry all that loading takes.
+        Box::pin(broker.admin.load()).await?;
         broker.checkpointer.take_copy_into_use().await?;
         broker.attempts.load(&broker.registry.subscriptions_by_id()).await;
         broker.start_chores();
-        broker.start_alerts().await;
+        Box::pin(broker.start_alerts()).await;
         broker.export.sweep().await;
         for subscription in broker.registry.all_subscriptions() {
             broker.push.look_at(&subscription);

@@ -161,7 +161,8 @@ class PushRounds(cycle.Cycle):
 
     def publish(self, source):
         count = source.choice((1, 1, 3, 10))
-        pairs = [(f"token-{next(self.numbers)}", source.choice(KEYS)) for _ in range(count)]
+        key = source.choice(KEYS)
+        pairs = [(f"token-{next(self.numbers)}", key) for _ in range(count)]
         self.checker.publish_begins(pairs)
         messages = [
             {"data": token.encode(), "attributes": {"token": token}, "ordering_key": key}

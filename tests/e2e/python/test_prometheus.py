@@ -60,6 +60,8 @@ class Load:
         soon = {"oldest_unacked_age": {"warning": "1s", "critical": "off"}}
         self.topic = self.clients.topic()
         self.letters = self.clients.topic()
+        keep = {"function_name": "keep", "code": "function keep(message) { return message; }"}
+        self.changed = self.clients.topic(message_transforms=[{"javascript_udf": keep}])
         self.pulled = self.clients.subscription(self.topic)
         self.streamed = self.clients.subscription(self.topic)
         push.subscribe(self.topic, "/ok")
@@ -93,6 +95,7 @@ class Load:
         """Publishes, and settles one message in each way."""
         clients, name = self.clients, self.pulled
         clients.publish(self.topic, *[b"x" * 100] * 5)
+        clients.publish(self.changed, b"x")
         acked, nacked, expired = clients.pull_exactly(name, 3)
         clients.ack(name, [acked])
         clients.nack(name, [nacked])

@@ -73,9 +73,11 @@ async fn blocked(workshop: &Workshop, selection: &Selection, report: &mut Report
     let keys = (0..plan.keys_blocked).map(|key| format!("{STUCK}-{key}"));
     let batch = usize::try_from(STREAM_BATCH)?;
     let messages: Vec<Outgoing> = keys.map(|key| message(plan, key, &[])).collect();
+    // A call takes one key.
     for part in messages.chunks(batch) {
-        let request = load::framed(TOPIC, part.to_vec());
-        blocked.channel.call("Publisher/Publish", request).await?;
+        let requests = part.iter().map(|one| load::framed(TOPIC, vec![one.clone()]));
+        let calls = requests.map(|request| blocked.channel.call("Publisher/Publish", request));
+        futures::future::try_join_all(calls).await?;
     }
     give_back(&blocked, plan.keys_blocked.into()).await?;
     let rates = take_turns(plan, &[none, blocked]).await?;

@@ -51,6 +51,15 @@ impl Subscription {
         results: Vec<Transformed>,
         ack_deadline: Option<Duration>,
     ) -> Passed {
+        // Bodies are encoded before the lock is taken: they may be large.
+        let ends: Vec<_> = leases
+            .into_iter()
+            .zip(results)
+            .map(|(lease, result)| {
+                self.runtime.transforms.note(&result);
+                (lease.ack_id, end_of(lease, result))
+            })
+            .collect();
         let now = self.runtime.now();
         let end = self.runtime.log.end(self.topic.id());
         let mut effects = Effects::default();
@@ -58,34 +67,21 @@ impl Subscription {
         let (mut failed, mut dropped) = (0_u64, 0_u64);
         let Ok(mut state) = self.lock_living() else { return passed };
         let deadline = ack_deadline.unwrap_or(state.settings.ack_deadline);
-        for (lease, result) in leases.into_iter().zip(results) {
-            self.runtime.transforms.note(&result);
-            let id = lease.ack_id;
-            let failure = match result {
-                Ok(Outcome::Message { data, attributes }) => {
-                    match changed(lease, data, attributes) {
-                        Ok(lease) => {
-                            let extended = state.delivery.extend(now, &id, deadline, &mut effects);
-                            if extended == ExtendStatus::Extended {
-                                passed.leases.push(lease);
-                            }
-                            continue;
-                        }
-                        Err(Malformed) => Failure::of("unreadable"),
-                    }
+        for (id, became) in ends {
+            match became {
+                End::Delivered(lease) => {
+                    let extended = state.delivery.extend(now, &id, deadline, &mut effects);
+                    passed.leases.extend((extended == ExtendStatus::Extended).then_some(lease));
                 }
-                Ok(Outcome::Filtered) => {
+                End::Dropped => {
                     let acked = state.delivery.ack(now.moment, &id, end, &mut effects);
                     dropped += u64::from(!matches!(acked, AckStatus::Stale | AckStatus::Foreign));
-                    continue;
                 }
-                Err(failure) => {
-                    let message = Some(failure.to_string().into());
-                    Failure { message, ..Failure::of("transform") }
+                End::Failed(failure) => {
+                    state.delivery.nack(now, &id, &failure, &mut effects);
+                    failed += 1;
                 }
-            };
-            state.delivery.nack(now, &id, &failure, &mut effects);
-            failed += 1;
+            }
         }
         // They were counted when they were leased.
         state.counts.deliveries = state.counts.deliveries.saturating_sub(dropped);
@@ -110,6 +106,28 @@ impl Subscription {
     pub(crate) fn sleep_for(&self, time: Duration) -> BoxFuture<'static, ()> {
         let clock = &self.runtime.clock;
         clock.sleep_until(clock.now().plus(time))
+    }
+}
+
+/// What becomes of a lease.
+enum End {
+    /// It is delivered as it is now.
+    Delivered(Lease),
+    Dropped,
+    Failed(Failure),
+}
+
+fn end_of(lease: Lease, result: Transformed) -> End {
+    match result {
+        Ok(Outcome::Message { data, attributes }) => match changed(lease, data, attributes) {
+            Ok(lease) => End::Delivered(lease),
+            Err(Malformed) => End::Failed(Failure::of("unreadable")),
+        },
+        Ok(Outcome::Filtered) => End::Dropped,
+        Err(failure) => {
+            let message = Some(failure.to_string().into());
+            End::Failed(Failure { message, ..Failure::of("transform") })
+        }
     }
 }
 

@@ -5,12 +5,12 @@ mod calls;
 mod operating;
 mod starting;
 
+use clock::tasks::Task;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage::LogFigures;
-use tokio::task::JoinHandle;
 
 use crate::admin::Admin;
 use crate::alerts::Alerts;
@@ -50,7 +50,7 @@ pub struct Broker {
     clock_watcher: Arc<ClockWatcher>,
     checkpointer: Arc<Checkpointer>,
     log_figures: Arc<LogFigures>,
-    chores: Mutex<Vec<JoinHandle<()>>>,
+    chores: Mutex<Vec<Task>>,
 }
 
 impl Broker {

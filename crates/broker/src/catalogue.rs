@@ -14,7 +14,8 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 use crate::definition::Unreadable;
 use crate::error::{Error, Resource, Result};
 use crate::serving::Serving;
-use crate::{audit, spawn};
+use crate::audit;
+use clock::tasks;
 
 /// Entries read from the store at a time.
 const PAGE: usize = 1_000;
@@ -63,7 +64,7 @@ impl Catalogue {
         let work = audit::asked_by(audit::peer(), work);
         let (answer, answered) = oneshot::channel();
         // The task is on its own from here; the caller may be gone when it answers.
-        drop(spawn::named("change of definitions", async move {
+        drop(tasks::spawn("change of definitions", async move {
             drop(answer.send(work.await));
         }));
         answered.await.unwrap_or_else(|_| Err(Error::broken_off()))

@@ -28,7 +28,7 @@ impl Compiling {
         let permit = Arc::clone(&self.0).acquire_owned().await;
         let permit = permit.map_err(|_| Error::Closing)?;
         // The permit moves along: the work continues even if its caller goes away.
-        let work = tokio::task::spawn_blocking(move || {
+        let work = clock::tasks::blocking(move || {
             let done = work();
             drop(permit);
             done

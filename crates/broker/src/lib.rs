@@ -42,7 +42,6 @@ mod serving;
 mod settings;
 mod snapshot;
 mod source;
-pub mod spawn;
 mod status;
 mod subscription;
 mod tail;
@@ -58,7 +57,7 @@ pub use alerts::AlertView;
 pub use audit::{Audit, AuditAct, AuditLog, asked_by, peer as asking_peer};
 pub use broker::Broker;
 pub use catalogue::Page;
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, tasks};
 pub use consumer::Consumer;
 pub use dead_letter_admin::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted, ReplayRequest,

@@ -38,7 +38,7 @@ pub use stream::{LiveStart, LiveStream};
 
 use crate::options::LiveOptions;
 use crate::runtime::LogAccess;
-use crate::spawn;
+use clock::tasks;
 use crate::topic::Topic;
 use figures::{Counters, add};
 use follower::Follower;
@@ -134,7 +134,7 @@ impl Live {
             let follower = Arc::new(Follower::new(Arc::clone(topic), at));
             let run = follower::run(Arc::clone(self), Arc::clone(&follower));
             // It ends with its topic, or with the server.
-            drop(spawn::named("live follower", run));
+            drop(tasks::spawn("live follower", run));
             follower
         });
     }
@@ -284,7 +284,7 @@ impl Live {
         drop(registrations);
         let live = Arc::clone(self);
         // It ends on its own, and nobody waits for it.
-        drop(spawn::named("live removal", async move {
+        drop(tasks::spawn("live removal", async move {
             for some in ended.chunks(ENDED_AT_A_TIME) {
                 some.iter().for_each(|ended| live.shards.remove(ended));
                 tokio::task::yield_now().await;

@@ -1,5 +1,7 @@
 //! Where the time comes from. The only place that asks the machine.
 
+pub mod tasks;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use domain::{Moment, Timestamp, Uptime};

@@ -1,5 +1,6 @@
 //! The server: store, broker and port, started together and stopped in order.
 
+use broker::tasks::Task;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use domain::SubscriptionName;
 use domain::drift::{self, Drift};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -74,7 +74,7 @@ pub struct Server {
     phase: watch::Sender<Phase>,
     ready: watch::Sender<bool>,
     health: HealthReporter,
-    port: JoinHandle<()>,
+    port: Task,
     closer: Closer,
     started: Started,
     grace: Duration,
@@ -151,7 +151,7 @@ impl Server {
             phase,
             ready,
             health,
-            port: broker::spawn::named("port", serving),
+            port: broker::tasks::spawn("port", serving),
             closer,
             started,
             grace: config.shutdown_grace,
@@ -307,21 +307,21 @@ async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Result<T, S
 
 /// Waits for open connections to end, and drops them after the grace time or in a hurry.
 async fn drain(
-    mut port: JoinHandle<()>,
+    mut port: Task,
     phase: watch::Sender<Phase>,
     grace: Duration,
     hurry: impl Future<Output = ()>,
 ) {
     tokio::select! {
-        ended = &mut port => drop(ended),
+        () = &mut port => {}
         () = tokio::time::sleep(grace) => {
             tracing::info!("grace period is over, closing what is left");
             phase.send_replace(Phase::Closed);
-            drop(port.await);
+            port.await;
         }
         () = hurry => {
             phase.send_replace(Phase::Closed);
-            drop(port.await);
+            port.await;
         }
     }
 }

@@ -20,7 +20,6 @@ const LAYERS: [&[&str]; 7] = [
         "ranges",
         "replay",
         "source",
-        "spawn",
         "timers",
         "waiters",
     ],

@@ -27,7 +27,7 @@ use crate::registry::Registry;
 use crate::runtime::{LogAccess, Runtime};
 use crate::schema::Schemas;
 use crate::seek::Seeker;
-use crate::spawn;
+use clock::tasks;
 use crate::status::Observer;
 use crate::subscription::Notes;
 use crate::tail::Tail;
@@ -102,14 +102,14 @@ impl Broker {
         let runtime = Arc::clone(&self.runtime);
         let lines = async move { runtime.delivery_log.run(&*runtime.clock).await };
         self.chores.lock().extend([
-            spawn::named("lease expirer", timers),
-            spawn::named("checkpointer", Arc::clone(&self.checkpointer).run()),
-            spawn::named("dead letters", self.forwarder().run()),
-            spawn::named("delivery log", lines),
-            spawn::named("expirer", self.expirer().run()),
-            spawn::named("clock watcher", Arc::clone(&self.clock_watcher).run()),
-            spawn::named("live expirer", live::expire(Arc::clone(&self.live))),
-            spawn::named("dead letter counter", self.counter().run()),
+            tasks::spawn("lease expirer", timers),
+            tasks::spawn("checkpointer", Arc::clone(&self.checkpointer).run()),
+            tasks::spawn("dead letters", self.forwarder().run()),
+            tasks::spawn("delivery log", lines),
+            tasks::spawn("expirer", self.expirer().run()),
+            tasks::spawn("clock watcher", Arc::clone(&self.clock_watcher).run()),
+            tasks::spawn("live expirer", live::expire(Arc::clone(&self.live))),
+            tasks::spawn("dead letter counter", self.counter().run()),
         ]);
     }
 
@@ -140,8 +140,8 @@ impl Broker {
             tracing::warn!(%error, "could not create what alerts need");
         }
         self.chores.lock().extend([
-            spawn::named("alerts", Arc::clone(&self.alerts).run(options.clone())),
-            spawn::named("alerts sender", Arc::clone(&self.alerts).send(options)),
+            tasks::spawn("alerts", Arc::clone(&self.alerts).run(options.clone())),
+            tasks::spawn("alerts sender", Arc::clone(&self.alerts).send(options)),
         ]);
     }
 }

@@ -1,5 +1,6 @@
 //! All replays: requesting, listing, canceling, and resuming them after a restart.
 
+use clock::tasks::Task;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,6 @@ use std::time::Duration;
 use domain::{ProjectName, SubscriptionId, TopicId};
 use parking_lot::{Mutex, RwLock};
 use storage::{Entry, Kind};
-use tokio::task::JoinHandle;
 
 use super::letters::LetterBox;
 use super::replay::{ReplayRequest, Run};
@@ -18,7 +18,7 @@ use crate::definition::StoredReplay;
 use crate::error::{Error, Resource, Result};
 use crate::handled_letters::{HandledIds, nothing_done};
 use crate::replay::{Account, Order, Replay, ReplayState};
-use crate::spawn;
+use clock::tasks;
 use crate::subscription::Readers;
 use crate::topic::Topic;
 
@@ -44,7 +44,7 @@ pub(super) fn handled_name(topic: TopicId, what: &str) -> String {
 #[derive(Default)]
 pub(super) struct Replays {
     runs: RwLock<BTreeMap<String, Arc<Run>>>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<Vec<Task>>,
 }
 
 impl Replays {
@@ -234,7 +234,7 @@ impl DeadLetterAdmin {
         let sent = readers.topic().letters().open_run(run.id, done);
         run.note(self.access.clock.wall(), |account| account.replayed = sent);
         let admin = Arc::clone(self);
-        let task = spawn::named("replay", async move {
+        let task = tasks::spawn("replay", async move {
             work(&admin, &run, readers).await;
         });
         let mut tasks = self.replays.tasks.lock();

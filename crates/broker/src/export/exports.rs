@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::options::ExportOptions;
 use crate::runtime::LogAccess;
 use crate::schema::Schemas;
-use crate::spawn;
+use clock::tasks;
 use crate::subscription::Subscription;
 
 /// How long an exporter waits after a bug of ours aborted it.
@@ -143,7 +143,7 @@ impl Exports {
             subscription: Arc::clone(subscription),
             changed,
         };
-        drop(spawn::named("exporter", exporting.run()));
+        drop(tasks::spawn("exporter", exporting.run()));
     }
 
     /// Leases nothing more, lets open objects be completed within `grace`, and gives up the rest.

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::flight::{Ended, Exchange};
 use super::pusher::{Pusher, Turned, settling};
 use super::scheduler::Shared;
-use crate::spawn;
+use clock::tasks;
 use crate::subscription::Subscription;
 
 /// How many answers are settled at a time.
@@ -164,7 +164,7 @@ impl Work {
         drop(pusher);
         let mut helping = Helping { work: Arc::clone(self), driver, is_done: false };
         let help = std::future::poll_fn(move |context| helping.poll(context));
-        drop(spawn::named("push driver", tokio::task::unconstrained(help)));
+        drop(tasks::spawn("push driver", tokio::task::unconstrained(help)));
     }
 }
 

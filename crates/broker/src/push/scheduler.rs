@@ -1,5 +1,6 @@
 //! Runs a pusher for each subscription that has an endpoint, spread over a few tasks.
 
+use clock::tasks::Task;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinHandle;
 
 use super::attempts::Attempts;
 use super::budget::Budget;
@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::figures::EndpointFigures;
 use crate::options::PushOptions;
 use crate::runtime::LogAccess;
-use crate::spawn;
+use clock::tasks;
 use crate::subscription::Subscription;
 
 /// Bytes of the bodies of all requests in flight.
@@ -90,7 +90,7 @@ pub(crate) struct Scheduler {
 /// A task that drives pushers.
 struct Worker {
     pushers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
-    task: JoinHandle<()>,
+    task: Task,
 }
 
 /// The running pushers, and how to make each one look again.
@@ -149,7 +149,7 @@ impl Scheduler {
     pub(crate) async fn token_keys(&self) -> Result<String> {
         let shared = Arc::clone(&self.shared);
         let now = shared.runtime.clock.now();
-        let keys = tokio::task::spawn_blocking(move || shared.keys.jwks(now)).await;
+        let keys = tasks::blocking(move || shared.keys.jwks(now)).await;
         let failed = |error: &dyn std::error::Error| Error::Push(error.to_string());
         keys.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
     }
@@ -235,7 +235,7 @@ impl Worker {
         // Exempt from the runtime's budget: with thousands of connections ready at a time it would
         // let a hundred make progress and poll all others in vain. `FuturesUnordered` lets other
         // tasks run after each has had its turn.
-        let task = spawn::named("push worker", tokio::task::unconstrained(drive(coming)));
+        let task = tasks::spawn("push worker", tokio::task::unconstrained(drive(coming)));
         Self { pushers, task }
     }
 }
@@ -328,7 +328,7 @@ impl Pushing {
         if !shared.keys.is_ready() {
             let now = shared.runtime.clock.now();
             // Whoever needs a token gets the error again.
-            drop(tokio::task::spawn_blocking(move || shared.keys.prepare(now)).await);
+            drop(tasks::blocking(move || shared.keys.prepare(now)).await);
         }
         self.shared.keys.is_ready()
     }

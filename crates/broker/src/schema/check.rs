@@ -65,7 +65,7 @@ impl Check {
             return self.pass_all(&validator, messages);
         }
         let check = Arc::clone(self);
-        let work = tokio::task::spawn_blocking(move || check.pass_all(&validator, messages));
+        let work = clock::tasks::blocking(move || check.pass_all(&validator, messages));
         work.await.map_err(|_| Error::broken_off())?
     }
 

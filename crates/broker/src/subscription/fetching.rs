@@ -16,7 +16,7 @@ use domain::delivery::ConsumerId;
 use storage::{Batch, Error, ReadLimit, Result, TailRead};
 
 use super::{State, Subscription};
-use crate::spawn;
+use clock::tasks;
 
 /// A read in the making.
 type Read = storage::Future<Result<Batch>>;
@@ -204,7 +204,7 @@ impl Subscription {
     pub(super) fn finish_fetch(self: &Arc<Self>, state: &mut State) {
         if let Some(read) = state.fetch.take_over() {
             let subscription = Arc::clone(self);
-            drop(spawn::named("disk read", async move { subscription.end_fetch(read.await) }));
+            drop(tasks::spawn("disk read", async move { subscription.end_fetch(read.await) }));
         }
     }
 
@@ -274,7 +274,7 @@ impl Subscription {
         let read = log.read(topic, from, limit);
         state.fetch.ahead = Some(Ahead::Reading { from, has_reader: false });
         let subscription = Arc::clone(self);
-        drop(spawn::named("disk read ahead", async move {
+        drop(tasks::spawn("disk read ahead", async move {
             subscription.end_ahead(from, read.await);
         }));
     }

@@ -241,7 +241,7 @@ impl Life {
             topic: topic(),
         };
         let disk = self.disk.clone();
-        broker::spawn::named("publisher", publisher.run(times, disk))
+        broker::tasks::spawn("publisher", publisher.run(times, disk))
     }
 }
 

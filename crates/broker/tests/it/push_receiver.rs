@@ -94,7 +94,7 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(watch::Sender::new(Seen::default()));
         let accepting = accept(listener, Arc::new(script), Arc::clone(&seen));
-        Self { address, seen, accepting: spawn::named("receiver", accepting) }
+        Self { address, seen, accepting: tasks::spawn("receiver", accepting) }
     }
 
     /// A push config for a path of it.
@@ -151,7 +151,7 @@ async fn accept(listener: TcpListener, script: Script, seen: Arc<watch::Sender<S
             script: Arc::clone(&script),
             seen: Arc::clone(&seen),
         };
-        drop(spawn::named("connection", connection.serve()));
+        drop(tasks::spawn("connection", connection.serve()));
     }
 }
 

@@ -95,7 +95,7 @@ impl Stage {
     /// Begins to close the broker. Done when the task is finished.
     async fn close(&self, grace: Duration) -> tokio::task::JoinHandle<()> {
         let broker = Arc::clone(&self.fixture.broker);
-        let closing = spawn::named("closing", async move { broker.close(grace).await.unwrap() });
+        let closing = tasks::spawn("closing", async move { broker.close(grace).await.unwrap() });
         settle().await;
         closing
     }

@@ -68,7 +68,7 @@ pub(super) async fn serve(listener: TcpListener, decide: Decide, end: impl Futur
             .header_read_timeout(HEAD_TIMEOUT)
             .serve_connection(TokioIo::new(stream), service);
         let connection = open.watch(connection);
-        broker::spawn::named("endpoint", async move {
+        broker::tasks::spawn("endpoint", async move {
             // A sender that goes away is its own affair.
             drop(connection.await);
             drop(permit);

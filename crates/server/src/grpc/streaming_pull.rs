@@ -13,6 +13,7 @@
 mod inbound;
 mod settling;
 
+use broker::tasks::Task;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +29,6 @@ use domain::{Invalid, SubscriptionName};
 use futures::Stream;
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 use tonic::{Request, Status, Streaming};
 use wire::pubsub::streaming_pull_response::SubscriptionProperties;
 use wire::pubsub::{StreamingPullRequest, StreamingPullResponse};
@@ -59,7 +59,7 @@ pub(super) async fn open(
     let room = outlet.room(Kind::Stream);
     let mut inbound = Inbound::new(requests, Arc::clone(&subscription), Arc::clone(&shared), room);
     inbound.begin(first).await?;
-    let inbound = broker::spawn::named("streaming pull", inbound.run());
+    let inbound = broker::tasks::spawn("streaming pull", inbound.run());
     let open = Open::count(api.open_streams());
     Ok(Outbound { consumer, subscription, shared, inbound, told: None, ended: false, _open: open })
 }
@@ -122,7 +122,7 @@ pub(crate) struct Outbound {
     consumer: Consumer,
     subscription: Arc<Subscription>,
     shared: Arc<Shared>,
-    inbound: JoinHandle<()>,
+    inbound: Task,
     /// What the client was last told about the subscription.
     told: Option<SubscriptionProperties>,
     ended: bool,

@@ -77,7 +77,7 @@ pub(super) fn upgrade(
     };
     let upgrading = hyper::upgrade::on(request);
     // It ends with its connection, its stream, or the server.
-    drop(broker::spawn::named("live socket", async move {
+    drop(broker::tasks::spawn("live socket", async move {
         match upgrading.await {
             Ok(upgraded) => run(upgraded, stream, heartbeat, &held, phase).await,
             Err(error) => tracing::debug!(%error, "connection did not become a WebSocket"),

@@ -13,12 +13,12 @@ mod framing;
 mod stream;
 mod windows;
 
+use broker::tasks::Task;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 
 use crate::config::Limits;
 
@@ -65,7 +65,7 @@ pub(crate) async fn serve<F: Front>(
     let budget = Budget::new(&limits);
     // Every connection holds a sender, so the channel closes with the last of them.
     let (open, mut all_closed): (Open, _) = mpsc::channel(1);
-    let sweeping = Abort(broker::spawn::named("sweep", Arc::clone(&answers).sweep_for_ever()));
+    let sweeping = Abort(broker::tasks::spawn("sweep", Arc::clone(&answers).sweep_for_ever()));
     let mut is_failing = false;
     while *phase.borrow_and_update() == Phase::Serving {
         let accepted = tokio::select! {
@@ -98,7 +98,7 @@ pub(crate) async fn serve<F: Front>(
         let (front, settings) = (front.clone(), Arc::clone(&settings));
         let (phase, open, share) = (phase.clone(), open.clone(), budget.share());
         let outlet = answers.outlet();
-        broker::spawn::named("connection", async move {
+        broker::tasks::spawn("connection", async move {
             let held = Held::new(place, open, outlet);
             let front = Asked { front, peer };
             connection::run(stream, front, &settings, held.clone(), share, phase).await;
@@ -112,7 +112,7 @@ pub(crate) async fn serve<F: Front>(
 }
 
 /// A task that ends when this is dropped.
-struct Abort(JoinHandle<()>);
+struct Abort(Task);
 
 impl Drop for Abort {
     fn drop(&mut self) {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::connection::Connection;
 use super::sockets::Sockets;
-use crate::spawn;
+use clock::tasks;
 
 /// The connections that are kept.
 pub(super) struct Pool {
@@ -79,7 +79,7 @@ impl Pool {
         drop(shelves);
         drop(closed);
         if needs_sweeper {
-            spawn::named("push connection sweeper", sweep(Arc::downgrade(self)));
+            tasks::spawn("push connection sweeper", sweep(Arc::downgrade(self)));
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::allowance::Allowance;
 use super::sockets::{are_used_up, are_used_up_now};
-use crate::spawn;
+use clock::tasks;
 
 /// How long resolved addresses are valid. Short, since the next answer of the name's owner may
 /// differ.
@@ -123,7 +123,7 @@ impl Resolver {
         let (sender, state) = watch::channel(State::Waiting);
         names.insert(host.into(), state.clone());
         drop(names);
-        spawn::named("push lookup", self.look_up(host.to_owned(), sender));
+        tasks::spawn("push lookup", self.look_up(host.to_owned(), sender));
         Some(state)
     }
 

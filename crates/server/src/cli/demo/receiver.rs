@@ -64,7 +64,7 @@ impl Receiver {
             async move { drop(ended.await) },
         );
         let entered = runtime.enter();
-        broker::spawn::named("demo endpoint", serving);
+        broker::tasks::spawn("demo endpoint", serving);
         drop(entered);
         Ok(Self { address, received, _end: end })
     }

@@ -113,6 +113,9 @@ impl Endpoint {
         if uri.host().is_none_or(|host| host.trim_matches(['[', ']']).is_empty()) {
             return bad("names no host".to_owned());
         }
+        if uri.authority().is_some_and(has_stray_bracket) {
+            return bad("brackets belong around an IPv6 address, and nowhere else".to_owned());
+        }
         let port = uri.authority().and_then(port_text);
         if port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) || port.is_none()
         {
@@ -157,6 +160,19 @@ impl Endpoint {
 }
 
 /// The text after the host's colon, if there is one.
+/// Whether there are brackets that do not hold the whole host.
+fn has_stray_bracket(authority: &http::uri::Authority) -> bool {
+    let text = authority.as_str();
+    let text = text.rsplit_once('@').map_or(text, |(_, host)| host);
+    let behind = match text.strip_prefix('[').map(|inside| inside.split_once(']')) {
+        Some(Some((_, behind))) => behind,
+        Some(None) => return true,
+        None => text,
+    };
+    let is_host_done = text.starts_with('[') && !behind.is_empty() && !behind.starts_with(':');
+    is_host_done || behind.contains(['[', ']'])
+}
+
 fn port_text(authority: &http::uri::Authority) -> Option<&str> {
     let text = authority.as_str();
     let text = text.rsplit_once('@').map_or(text, |(_, host)| host);
@@ -356,6 +372,9 @@ mod tests {
             "http://a b/",
             "http://h/\n",
             "http://h/x#y",
+            "http://ffff:[2001:db8::1]169.254.169.254:0/",
+            "http://[::1]x/",
+            "http://x[::1]:80/",
             &long,
         ] {
             let error = Endpoint::parse("push_config.push_endpoint", bad).unwrap_err();

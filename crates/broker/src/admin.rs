@@ -1,6 +1,7 @@
 //! Topics, subscriptions and snapshots: loaded at the start, made, changed and ended.
 
 mod exporting;
+mod following;
 mod loading;
 mod pushing;
 mod snapshots;
@@ -11,20 +12,22 @@ pub use loading::check_definition;
 
 use std::sync::Arc;
 
-use storage::{Kind, ProgressStore};
+use domain::ShardId;
+use storage::Kind;
 
 use crate::catalogue::Catalogue;
 use crate::dead_letter_admin::DeadLetterAdmin;
+use crate::directory::Directory;
 use crate::error::Resource;
 use crate::export::Exports;
 use crate::live::Live;
 use crate::push::attempts::Attempts;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::runtime::Host;
 use crate::schema::Schemas;
 use crate::seek::Seeker;
-use crate::subscription::Notes;
+use crate::shards::OpenShards;
 
 /// How the catalogue names each, and errors do.
 const TOPIC: (Kind, Resource) = (Kind::Topic, Resource::Topic);
@@ -39,13 +42,27 @@ const OFFSET_FLOOR: &str = "offset-floor";
 /// subscription id.
 const USED: &str = "subscriptions-used";
 
+/// The name under which one of these is kept for a shard. A store of one shard has had its names
+/// since before there were several.
+fn kept_for(name: &str, shard: ShardId) -> String {
+    match shard {
+        ShardId(0) => name.to_owned(),
+        ShardId(number) => format!("{name}/{number}"),
+    }
+}
+
+/// Whether that is what is kept under `name` for any shard.
+fn is_kept_as(what: &str, name: &str) -> bool {
+    name.strip_prefix(what).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Changes what there is, and has those who depend on it look again.
 pub(crate) struct Admin {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) notes: Arc<Notes>,
+    pub(crate) host: Arc<Host>,
+    pub(crate) shards: Arc<OpenShards>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) progress: Arc<dyn ProgressStore>,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) schemas: Arc<Schemas>,
     pub(crate) seeker: Arc<Seeker>,
     pub(crate) dependants: Dependants,

@@ -16,7 +16,7 @@ pub use view::AlertView;
 use crate::admin::Admin;
 use crate::options::AlertOptions;
 use crate::registry::Registry;
-use crate::runtime::LogAccess;
+use crate::runtime::NodeAccess;
 use crate::status::Observer;
 use crate::subscription::Subscription;
 use post::Outbox;
@@ -26,7 +26,7 @@ const SEEN_AT_ONCE: usize = 100;
 
 /// Watches every subscription, and reports what is wrong.
 pub(crate) struct Alerts {
-    access: LogAccess,
+    access: NodeAccess,
     registry: Arc<Registry>,
     observer: Arc<Observer>,
     admin: Arc<Admin>,
@@ -59,7 +59,7 @@ struct Seen {
 
 impl Alerts {
     pub(crate) fn new(
-        access: LogAccess,
+        access: NodeAccess,
         registry: Arc<Registry>,
         observer: Arc<Observer>,
         admin: Arc<Admin>,

@@ -2,45 +2,62 @@
 //! parts.
 
 mod calls;
+mod membership;
 mod operating;
+mod sharding;
 mod starting;
 
-use clock::tasks::Task;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::tasks::Task;
+use domain::ShardId;
 use parking_lot::Mutex;
-use storage::LogFigures;
+use storage::Engine;
 
+use self::sharding::Running;
 use crate::admin::Admin;
 use crate::alerts::Alerts;
+use crate::courier::Courier;
 use crate::dead_letter_admin::DeadLetterAdmin;
+use crate::directory::Directory;
 use crate::error::Result;
 use crate::export::Exports;
 use crate::live::Live;
-use crate::maintenance::{Checkpointer, ClockWatcher};
+use crate::maintenance::ClockWatcher;
 use crate::peek::Peeker;
 use crate::push::attempts::Attempts;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::runtime::Runtime;
+use crate::remembered::Remembered;
+use crate::runtime::Host;
 use crate::schema::Schemas;
 use crate::seek::Seeker;
+use crate::shards::{OpenShard, OpenShards};
 use crate::status::Observer;
-use crate::subscription::Notes;
+use crate::subscription::Subscription;
 use crate::tail::Tail;
 
-/// The running broker.
+/// The running broker: one node, and the shards it runs.
 pub struct Broker {
-    runtime: Arc<Runtime>,
-    notes: Arc<Notes>,
+    engine: Engine,
+    host: Arc<Host>,
     tail: Arc<Tail>,
     registry: Arc<Registry>,
+    directory: Arc<Directory>,
+    shards: Arc<OpenShards>,
+    /// The chores of each open shard.
+    running: Mutex<BTreeMap<ShardId, Arc<Running>>>,
+    /// Held while a shard is opened or closed.
+    moving: tokio::sync::Mutex<()>,
+    remembered: Arc<Remembered<Subscription>>,
     admin: Arc<Admin>,
     schemas: Arc<Schemas>,
     seeker: Arc<Seeker>,
     peeker: Peeker,
     dead_letters: Arc<DeadLetterAdmin>,
+    courier: Arc<Courier>,
     push: Arc<Scheduler>,
     export: Arc<Exports>,
     attempts: Arc<Attempts>,
@@ -48,33 +65,46 @@ pub struct Broker {
     observer: Arc<Observer>,
     alerts: Arc<Alerts>,
     clock_watcher: Arc<ClockWatcher>,
-    checkpointer: Arc<Checkpointer>,
-    log_figures: Arc<LogFigures>,
+    /// Those that are not of one shard.
     chores: Mutex<Vec<Task>>,
+}
+
+/// Topics and their subscriptions know each other. Closing takes them apart; without this, those of
+/// a broker that is dropped while it runs would keep each other and the log in memory.
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.tail.all().iter().for_each(|readers| readers.clear());
+        for OpenShard { runtime, notes } in self.shards.all() {
+            notes.given_up.close();
+            drop((notes.changed.take(), runtime.changed_letters.take()));
+        }
+    }
 }
 
 impl Broker {
     /// Ends every stream and wait, lets pushes and open objects finish within `grace`, saves all
-    /// progress and stops the chores.
+    /// progress, closes the shards and stops the chores.
     pub async fn close(&self, grace: Duration) -> Result<()> {
-        self.runtime.serving.close();
-        self.tail.wake_all();
+        self.host.serving.close();
+        for shard in self.shards.all() {
+            shard.runtime.serving.close();
+            self.tail.wake_all(shard.runtime.shard);
+        }
         self.live.close();
         tokio::join!(self.push.stop(grace), self.export.stop(grace));
-        self.dead_letters.close().await;
+        let mut closed = Ok(());
+        for shard in self.shards.all() {
+            closed = closed.and(self.close_shard(shard.runtime.shard, Duration::ZERO).await);
+        }
         let chores = std::mem::take(&mut *self.chores.lock());
         for chore in chores {
             chore.abort();
-            // An aborted chore always ends with an error.
-            drop(chore.await);
+            chore.await;
         }
-        self.notes.given_up.close();
-        self.runtime.transforms.close();
-        self.runtime.delivery_log.flush();
-        if let Err(error) = self.admin.save_used().await {
-            tracing::warn!(%error, "could not save when subscriptions were last used");
-        }
-        self.checkpointer.once(false).await
+        self.leave().await;
+        self.host.transforms.close();
+        self.host.delivery_log.flush();
+        closed
     }
 
     /// Cuts the grace time of `close` short.
@@ -83,9 +113,10 @@ impl Broker {
         self.export.hurry();
     }
 
-    /// Resolves if the log ever fails: nothing more is then accepted or delivered.
+    /// Resolves if the log of a store that only this server has ever fails: nothing more is then
+    /// accepted or delivered.
     pub async fn failure(&self) -> storage::Error {
-        self.runtime.serving.failure().await
+        self.host.serving.failure().await
     }
 
     /// The history of attempts, for adding to it.

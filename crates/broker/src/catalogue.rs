@@ -6,16 +6,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::{Offset, TopicName};
+use clock::tasks;
+use domain::{Offset, ShardId, TopicName};
 use serde::de::DeserializeOwned;
 use storage::{Entry, Kind};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
+use crate::audit;
 use crate::definition::Unreadable;
 use crate::error::{Error, Resource, Result};
 use crate::serving::Serving;
-use crate::audit;
-use clock::tasks;
 
 /// Entries read from the store at a time.
 const PAGE: usize = 1_000;
@@ -24,24 +24,47 @@ const PAGE: usize = 1_000;
 pub(crate) struct Catalogue {
     store: Arc<dyn storage::Catalogue>,
     serving: Arc<Serving>,
+    /// How many shards topics are spread over.
+    shards: u32,
     ledger: Mutex<Ledger>,
 }
 
 /// What changes only together with definitions.
 #[derive(Default)]
 pub(crate) struct Ledger {
+    /// Of each open shard.
+    pub(crate) shards: BTreeMap<ShardId, ShardLedger>,
+}
+
+/// What changes only together with the definitions of one shard.
+#[derive(Default)]
+pub(crate) struct ShardLedger {
     /// No new topic's offsets may fall below it.
     pub(crate) offset_floor: Offset,
     pub(crate) floor_version: Option<u64>,
-    /// How many dead letter policies name a topic, living or not.
-    pub(crate) dead_letter_topics: BTreeMap<TopicName, usize>,
     /// The store's version of the times when subscriptions were last used.
     pub(crate) used_version: Option<u64>,
 }
 
+impl Ledger {
+    /// What belongs to that shard.
+    pub(crate) fn of(&mut self, shard: ShardId) -> &mut ShardLedger {
+        self.shards.entry(shard).or_default()
+    }
+}
+
 impl Catalogue {
-    pub(crate) fn new(store: Arc<dyn storage::Catalogue>, serving: Arc<Serving>) -> Self {
-        Self { store, serving, ledger: Mutex::default() }
+    pub(crate) fn new(
+        store: Arc<dyn storage::Catalogue>,
+        serving: Arc<Serving>,
+        shards: u32,
+    ) -> Self {
+        Self { store, serving, shards, ledger: Mutex::default() }
+    }
+
+    /// The shard that a topic of that name is in.
+    pub(crate) fn shard_of(&self, topic: &TopicName) -> ShardId {
+        ShardId::of(topic, self.shards)
     }
 
     /// The store itself, for what needs no other words.
@@ -63,9 +86,12 @@ impl Catalogue {
         self.serving.check()?;
         let work = audit::asked_by(audit::peer(), work);
         let (answer, answered) = oneshot::channel();
+        let serving = Arc::clone(&self.serving);
         // The task is on its own from here; the caller may be gone when it answers.
         drop(tasks::spawn("change of definitions", async move {
-            drop(answer.send(work.await));
+            // Another node may have taken over before this was stored, and not know of it.
+            let done = work.await.and_then(|done| serving.answer(done));
+            drop(answer.send(done));
         }));
         answered.await.unwrap_or_else(|_| Err(Error::broken_off()))
     }

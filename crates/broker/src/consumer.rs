@@ -284,6 +284,7 @@ pub(crate) async fn pull(
     }
     let until = clock.now().plus(wait);
     tokio::select! {
+        biased;
         leases = poll_fn(|context| consumer.poll_lease(context)) => return leases,
         () = clock.sleep_until(until) => {}
     }

@@ -2,25 +2,32 @@
 //!
 //! One task handles them one after the other. Nothing is stored here that could be lost: which
 //! messages are exhausted is derived from the progress, and the append to the dead letter topic and
-//! the ack at the source are one commit (promise X1).
+//! the ack at the source are one commit (promise X1). Letters for a topic of another shard go by
+//! courier, from a task of their own (`far`).
 
+mod far;
 mod letter;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::delivery::{Exhausted, Failure};
 use domain::{DeadLetterPolicy, Message, Record, Timestamp};
 use storage::Commit;
 
+use crate::courier::Courier;
 use crate::delivery_log::DeliveryOutcome as Told;
 use crate::error::{Error, Resource, Result};
 use crate::push::attempts::Attempts;
 use crate::registry::Registry;
 use crate::runtime::LogAccess;
 use crate::source::{Found, find};
-use crate::subscription::{Job, JobOutcome, Notes, Subscription};
+use crate::subscription::{Job, JobOutcome, Jobs, Notes, Subscription};
 use crate::topic::Topic;
 use letter::Reason;
+
+/// How long to wait before a letter is sent again.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Forwards exhausted records.
 pub(crate) struct Forwarder {
@@ -28,6 +35,9 @@ pub(crate) struct Forwarder {
     notes: Arc<Notes>,
     registry: Arc<Registry>,
     attempts: Arc<Attempts>,
+    courier: Arc<Courier>,
+    /// What goes to another shard.
+    far: Jobs,
 }
 
 impl Forwarder {
@@ -36,12 +46,13 @@ impl Forwarder {
         notes: Arc<Notes>,
         registry: Arc<Registry>,
         attempts: Arc<Attempts>,
+        courier: Arc<Courier>,
     ) -> Self {
-        Self { access, notes, registry, attempts }
+        Self { access, notes, registry, attempts, courier, far: Jobs::open() }
     }
 
     /// Handles one record after the other, forever.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(self: Arc<Self>) {
         loop {
             let mut job = self.notes.given_up.next().await;
             // Reading from memory never waits; yield so that others get their turn.
@@ -49,12 +60,46 @@ impl Forwarder {
             if job.skip.is_some() {
                 job.exhausted.failure = self.last_failure(&job).await;
             }
-            let outcome = self.settle(&job).await;
-            if let Some(skip) = job.skip {
-                let answer = self.confirm(&job.subscription, outcome).await;
-                // The operator may be gone.
-                drop(skip.answer.send(answer));
+            if self.is_far(&job.subscription) {
+                self.far.add(job);
+                continue;
             }
+            let outcome = self.settle_in_time(&job).await;
+            self.answer(job, outcome).await;
+        }
+    }
+
+    /// Settles it once the lease is good: nobody else would think of it if it is renewed.
+    async fn settle_in_time(&self, job: &Job) -> Result<JobOutcome> {
+        let clock = &self.access.clock;
+        loop {
+            match self.settle(job).await {
+                Err(_) if job.skip.is_none() && self.is_lease_over() => {
+                    clock.sleep_until(clock.now().plus(RETRY_AFTER)).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn is_lease_over(&self) -> bool {
+        matches!(self.access.check_serving(), Err(Error::LeaseOver))
+    }
+
+    /// Whether the dead letter topic is in another shard.
+    fn is_far(&self, subscription: &Subscription) -> bool {
+        let settings = subscription.settings();
+        let policy = settings.dead_letter_policy.as_ref();
+        let shard = policy.map(|policy| self.courier.shard_of(&policy.topic));
+        shard.is_some_and(|shard| shard != subscription.topic().shard())
+    }
+
+    /// Tells the operator who gave a record up, if there is one, what became of it.
+    async fn answer(&self, job: Job, outcome: Result<JobOutcome>) {
+        if let Some(skip) = job.skip {
+            let answer = self.confirm(&job.subscription, outcome).await;
+            // The operator may be gone.
+            drop(skip.answer.send(answer));
         }
     }
 
@@ -124,12 +169,7 @@ impl Forwarder {
             Err(error) => Err(error),
         };
         match forwarded {
-            Err(Error::NotFound(Resource::Topic, topic)) => {
-                let why = format!(
-                    "dead letter topic {topic} does not exist: create it, or change the policy"
-                );
-                fail(job, why.clone(), Error::FailedPrecondition(why))
-            }
+            Err(Error::NotFound(Resource::Topic, topic)) => no_topic(job, &topic),
             Err(error) if self.access.check_serving().is_ok() => {
                 fail(job, error.to_string(), error)
             }
@@ -150,14 +190,24 @@ impl Forwarder {
         policy: &DeadLetterPolicy,
     ) -> Result<(Arc<Topic>, Message)> {
         let topic = self.registry.topic(&policy.topic)?;
-        let reason = if job.skip.is_some() { Reason::Skipped } else { Reason::Exhausted };
-        let settings = job.subscription.settings();
-        let message = letter::write(&settings, &job.exhausted, reason, record)?;
+        let message = write(job, record)?;
         if !self.access.log.has_room() {
             self.access.log.room().await?;
         }
         Ok((topic, message))
     }
+}
+
+/// The letter for a record.
+fn write(job: &Job, record: &Record) -> Result<Message> {
+    let reason = if job.skip.is_some() { Reason::Skipped } else { Reason::Exhausted };
+    Ok(letter::write(&job.subscription.settings(), &job.exhausted, reason, record)?)
+}
+
+/// The dead letter topic does not exist.
+fn no_topic(job: &Job, topic: &str) -> Result<JobOutcome> {
+    let why = format!("dead letter topic {topic} does not exist: create it, or change the policy");
+    fail(job, why.clone(), Error::FailedPrecondition(why))
 }
 
 /// It could not be forwarded: one that an operator skipped stays as it is, any other is tried once

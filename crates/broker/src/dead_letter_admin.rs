@@ -10,8 +10,6 @@ mod run;
 
 use std::sync::Arc;
 
-use storage::ProgressStore;
-
 pub(crate) use self::counter::{Counter, letters_waiting};
 pub use self::letters::{
     FoundLetter, LetterPage, LetterPlace, LetterQuery, LetterState, LettersWanted,
@@ -20,35 +18,28 @@ pub use self::replay::ReplayRequest;
 use self::replays::Replays;
 use crate::audit::Auditor;
 use crate::catalogue::Catalogue;
-use crate::changed::{Changed, ChangedList};
-use crate::handled_letters::HandledLetters;
+use crate::courier::Courier;
 use crate::registry::Registry;
-use crate::runtime::LogAccess;
+use crate::runtime::NodeAccess;
 
 /// Finds, replays and deletes dead letters.
 pub(crate) struct DeadLetterAdmin {
-    access: LogAccess,
+    access: NodeAccess,
     auditor: Auditor,
     registry: Arc<Registry>,
     catalogue: Arc<Catalogue>,
-    progress: Arc<dyn ProgressStore>,
-    changed: Arc<Changed>,
-    /// Dead letter topics whose letters were handled since the last checkpoint.
-    changed_letters: Arc<ChangedList<HandledLetters>>,
+    courier: Arc<Courier>,
     replays: Replays,
 }
 
 impl DeadLetterAdmin {
     pub(crate) fn new(
-        access: LogAccess,
+        access: NodeAccess,
         auditor: Auditor,
         registry: Arc<Registry>,
         catalogue: Arc<Catalogue>,
-        progress: Arc<dyn ProgressStore>,
-        changed: Arc<Changed>,
-        changed_letters: Arc<ChangedList<HandledLetters>>,
+        courier: Arc<Courier>,
     ) -> Self {
-        let replays = Replays::default();
-        Self { access, auditor, registry, catalogue, progress, changed, changed_letters, replays }
+        Self { access, auditor, registry, catalogue, courier, replays: Replays::default() }
     }
 }

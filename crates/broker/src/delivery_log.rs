@@ -199,9 +199,11 @@ impl DeliveryLog {
             match count_at {
                 None => added.await,
                 Some(at) => {
+                    // The count first: there may be lines without end.
                     tokio::select! {
-                        () = added => {}
+                        biased;
                         () = clock.sleep_until(at) => self.count_unsaid(),
+                        () = added => {}
                     }
                 }
             }

@@ -5,7 +5,7 @@ mod rejected;
 
 use std::sync::Arc;
 
-use domain::Invalid;
+use domain::{Invalid, ShardId};
 
 pub use failed::Failed;
 pub use rejected::Rejected;
@@ -96,6 +96,15 @@ pub enum Error {
     /// The server is stopping; another or a restarted one will answer.
     #[error("the server is shutting down")]
     Closing,
+    /// Another node runs this shard, or nobody does yet; the call did nothing.
+    #[error("shard {} is not run by this server; try again", .0.0)]
+    NotOwner(ShardId),
+    /// This node may not be the owner of its shards much longer; the call did nothing.
+    #[error("this server has not been able to renew its lease; try again")]
+    LeaseOver,
+    /// The store has not answered for too long; whether the call has an effect is unknown.
+    #[error("the store does not answer; try again")]
+    Stalled,
     /// This version cannot read a stored definition.
     #[error("{0}: {1}")]
     Unreadable(String, Arc<Unreadable>),

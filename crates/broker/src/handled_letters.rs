@@ -12,6 +12,7 @@
 //!   waiting                  L2          L5
 //! ```
 
+mod marks;
 mod senders;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,8 @@ struct State {
     progress: BTreeMap<SubscriptionId, Progress>,
     /// Those that the next checkpoint saves.
     changed: BTreeSet<SubscriptionId>,
+    /// The ids under which it is stored what was received, by the number of the source.
+    marks: BTreeMap<u64, SubscriptionId>,
     senders: Senders,
 }
 
@@ -62,6 +65,7 @@ pub(crate) enum Handled {
 }
 
 /// A message to be replayed.
+#[derive(Clone)]
 pub(crate) struct Outgoing {
     /// The letter.
     pub(crate) offset: Offset,
@@ -70,7 +74,7 @@ pub(crate) struct Outgoing {
 }
 
 /// Progress that changes together with an append.
-type Changes = Vec<(SubscriptionId, ProgressChange)>;
+pub(crate) type Changes = Vec<(SubscriptionId, ProgressChange)>;
 
 /// Progress with nothing done.
 pub(crate) fn nothing_done() -> Progress {
@@ -178,7 +182,7 @@ impl HandledLetters {
         append: impl FnOnce(Vec<Outgoing>, Changes) -> Result<Receipt>,
     ) -> Result<(usize, Option<Receipt>)> {
         let mut state = self.state.lock();
-        outgoing.retain(|one| !state.is_in(run, one.offset) && state.may_go(one.offset, again));
+        outgoing.retain(|one| state.is_due(run, one.offset, again));
         let Some(HandledIds { replayed, .. }) = state.ids else {
             let why = "the dead letter topic was deleted".to_owned();
             return Err(Error::FailedPrecondition(why));
@@ -200,6 +204,17 @@ impl HandledLetters {
             state.apply(id, &change);
         }
         Ok((count, Some(receipt)))
+    }
+
+    /// Those of `outgoing` that `replay` would append now.
+    pub(crate) fn due(
+        &self,
+        (run, again): (SubscriptionId, bool),
+        mut outgoing: Vec<Outgoing>,
+    ) -> Vec<Outgoing> {
+        let state = self.state.lock();
+        outgoing.retain(|one| state.is_due(run, one.offset, again));
+        outgoing
     }
 
     /// Records letters as deleted.
@@ -254,6 +269,11 @@ impl State {
         } else {
             Handled::No
         }
+    }
+
+    /// Whether the replay `run` has to send a letter.
+    fn is_due(&self, run: SubscriptionId, offset: Offset, again: bool) -> bool {
+        !self.is_in(run, offset) && self.may_go(offset, again)
     }
 
     fn may_go(&self, offset: Offset, again: bool) -> bool {

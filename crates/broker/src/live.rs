@@ -37,9 +37,9 @@ pub use frame::{Change, LiveEvent, LiveFrame, LiveIds, LiveMatch, LiveMessage, L
 pub use stream::{LiveStart, LiveStream};
 
 use crate::options::LiveOptions;
-use crate::runtime::LogAccess;
-use clock::tasks;
+use crate::runtime::NodeAccess;
 use crate::topic::Topic;
+use clock::tasks;
 use figures::{Counters, add};
 use follower::Follower;
 use registrations::Registrations;
@@ -53,7 +53,7 @@ const EXPIRY_STEP: Duration = Duration::from_secs(1);
 
 /// The live subscriptions of a server.
 pub struct Live {
-    access: LogAccess,
+    access: NodeAccess,
     options: LiveOptions,
     followers: Mutex<BTreeMap<TopicId, Arc<Follower>>>,
     registrations: Mutex<Registrations>,
@@ -92,7 +92,7 @@ pub struct LiveView {
 }
 
 impl Live {
-    pub(crate) fn new(access: LogAccess, options: LiveOptions) -> Arc<Self> {
+    pub(crate) fn new(access: NodeAccess, options: LiveOptions) -> Arc<Self> {
         let memory = Arc::new(Memory::new(options.buffer_bytes));
         let registrations = Mutex::new(Registrations::new(options.settings.clone()));
         Arc::new(Self {
@@ -130,7 +130,7 @@ impl Live {
             return;
         }
         followers.entry(topic.id()).or_insert_with(|| {
-            let at = self.access.log.end(topic.id());
+            let at = topic.log().end(topic.id());
             let follower = Arc::new(Follower::new(Arc::clone(topic), at));
             let run = follower::run(Arc::clone(self), Arc::clone(&follower));
             // It ends with its topic, or with the server.
@@ -144,7 +144,7 @@ impl Live {
             Some(topics) => topics.contains(topic.name()),
             None => topic.settings().is_live(),
         };
-        is_wanted && !topic.is_deleted()
+        is_wanted && !topic.is_deleted() && !topic.runtime().serving.is_over()
     }
 
     /// Whether streams may be opened and continue: no longer once the server stops.
@@ -236,7 +236,7 @@ impl Live {
         registrations.registry.place(registered.handle, placed.group, placed.indexed);
         if registrations.registry.counts().total == 1 {
             // It is the first one: followers may be idle, and start at the end of their logs.
-            followers.iter().for_each(|follower| follower.rouse(self));
+            followers.iter().for_each(|follower| follower.rouse());
             effective = positions(followers);
         }
         let indexed = placed.indexed;

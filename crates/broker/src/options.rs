@@ -11,6 +11,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::NodeId;
+use storage::planted::Planted;
+
 pub use alerts::AlertOptions;
 pub use export::ExportOptions;
 pub use live::LiveOptions;
@@ -19,10 +22,13 @@ pub use push::{PushOptions, RetryDefault, Success};
 pub use transform::TransformOptions;
 
 use crate::audit::{Audit, AuditLog};
+use crate::parcel::Peers;
 
 /// What the broker can be told.
 #[derive(Clone)]
 pub struct Options {
+    /// Which node this is, where several share a store.
+    pub node: NodeId,
     /// How often changed progress is saved.
     pub progress_flush: Duration,
     /// The most messages that are leased or known to wait, in all subscriptions together.
@@ -44,12 +50,18 @@ pub struct Options {
     pub transforms: Option<TransformOptions>,
     /// How messages are written to objects.
     pub export: ExportOptions,
+    /// The other nodes; `None` = there are none.
+    pub peers: Option<Arc<dyn Peers>>,
+    /// What tests have it do wrong, to see that they find out.
+    #[doc(hidden)]
+    pub planted: Planted,
 }
 
 impl Default for Options {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
+            node: NodeId(0),
             progress_flush: Duration::from_secs(5),
             outstanding_max: 200_000,
             dead_letter_retention: 14 * DAY,
@@ -60,6 +72,8 @@ impl Default for Options {
             push: PushOptions::default(),
             transforms: None,
             export: ExportOptions::default(),
+            peers: None,
+            planted: Planted::default(),
         }
     }
 }
@@ -67,6 +81,7 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
+            .field("node", &self.node)
             .field("progress_flush", &self.progress_flush)
             .field("outstanding_max", &self.outstanding_max)
             .field("dead_letter_retention", &self.dead_letter_retention)

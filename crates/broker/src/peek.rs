@@ -9,7 +9,7 @@ use storage::{Batch, ReadLimit};
 
 use crate::error::{Error, Result};
 use crate::registry::Registry;
-use crate::runtime::LogAccess;
+use crate::runtime::Runtime;
 use crate::source::read_some;
 use crate::subscription::Subscription;
 use crate::topic::Topic;
@@ -72,26 +72,24 @@ pub struct PeekPage {
 
 /// What is read.
 struct View<'view> {
-    access: &'view LogAccess,
     topic: &'view Topic,
     subscription: Option<&'view Subscription>,
 }
 
 /// Reads messages without taking them.
 pub(crate) struct Peeker {
-    access: LogAccess,
     registry: Arc<Registry>,
 }
 
 impl Peeker {
-    pub(crate) fn new(access: LogAccess, registry: Arc<Registry>) -> Self {
-        Self { access, registry }
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Self { registry }
     }
 
     /// Reads the messages of a topic, including those addressed to one subscription.
     pub(crate) async fn topic(&self, name: &TopicName, peek: &Peek) -> Result<PeekPage> {
         let topic = self.registry.topic(name)?;
-        View { access: &self.access, topic: &topic, subscription: None }.look(peek).await
+        View { topic: &topic, subscription: None }.look(peek).await
     }
 
     /// Reads the messages that a subscription has not settled and that pass its filter.
@@ -106,16 +104,15 @@ impl Peeker {
             return Err(Error::FailedPrecondition(why));
         }
         let topic = Arc::clone(subscription.topic());
-        let (access, subscription) = (&self.access, Some(&*subscription));
-        View { access, topic: &topic, subscription }.look(peek).await
+        View { topic: &topic, subscription: Some(&*subscription) }.look(peek).await
     }
 }
 
 impl View<'_> {
     async fn look(&self, peek: &Peek) -> Result<PeekPage> {
-        let access = self.access;
-        access.check_serving()?;
-        let deadline = access.clock.now().plus(peek.wait.min(WAIT_MAX));
+        let Runtime { clock, .. } = &**self.topic.runtime();
+        self.topic.runtime().check_serving()?;
+        let deadline = clock.now().plus(peek.wait.min(WAIT_MAX));
         let mut at = self.start(peek.from).await?;
         let looked_to = at.plus(LOOKED_THROUGH_MAX);
         loop {
@@ -123,7 +120,7 @@ impl View<'_> {
             tokio::pin!(visible);
             visible.as_mut().enable();
             let page = self.read(at, looked_to, peek).await?;
-            if !page.is_end || !page.messages.is_empty() || access.clock.now() >= deadline {
+            if !page.is_end || !page.messages.is_empty() || clock.now() >= deadline {
                 return Ok(page);
             }
             at = page.next;
@@ -133,14 +130,15 @@ impl View<'_> {
 
     async fn wait(&self, visible: impl Future<Output = ()>, deadline: Moment) -> Result<()> {
         tokio::select! {
+            biased;
             () = visible => {}
-            () = self.access.clock.sleep_until(deadline) => {}
+            () = self.topic.runtime().clock.sleep_until(deadline) => {}
         }
-        self.access.check_serving()
+        self.topic.runtime().check_serving()
     }
 
     async fn start(&self, from: PeekFrom) -> Result<Offset> {
-        let log = &self.access.log;
+        let log = self.topic.log();
         let time = match from {
             PeekFrom::Latest => return Ok(log.end(self.topic.id())),
             PeekFrom::Offset(offset) => return Ok(offset),
@@ -175,7 +173,7 @@ impl View<'_> {
 
     async fn batch(&self, at: Offset) -> Result<Batch> {
         const LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
-        let batch = read_some(&*self.access.log, self.topic.id(), at, LIMIT).await?;
+        let batch = read_some(&**self.topic.log(), self.topic.id(), at, LIMIT).await?;
         // Reading from memory never waits; yield so that others get their turn.
         tokio::task::coop::consume_budget().await;
         Ok(batch)

@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use domain::{ProjectName, SnapshotName, SubscriptionId, SubscriptionName, TopicId, TopicName};
+use domain::{
+    ProjectName, ShardId, SnapshotName, SubscriptionId, SubscriptionName, TopicId, TopicName,
+};
 use parking_lot::RwLock;
+use storage::Kind;
 
 use crate::catalogue::{Page, page};
+use crate::directory::Directory;
 use crate::error::{Error, Resource, Result};
+use crate::shards::OpenShards;
 use crate::snapshot::Snapshot;
 use crate::subscription::{Readers, Subscription};
 use crate::tail::Tail;
@@ -16,20 +22,49 @@ use crate::topic::Topic;
 /// What exists, by name.
 pub(crate) struct Registry {
     tail: Arc<Tail>,
+    directory: Arc<Directory>,
+    shards: Arc<OpenShards>,
     topics: RwLock<BTreeMap<TopicName, Arc<Topic>>>,
     subscriptions: RwLock<BTreeMap<SubscriptionName, Arc<Subscription>>>,
     snapshots: RwLock<BTreeMap<SnapshotName, Arc<Snapshot>>>,
+    /// The greatest id of a topic that was ever here.
+    last_topic: AtomicU64,
 }
 
 impl Registry {
     /// An empty registry; `tail` is told about topics.
-    pub(crate) fn new(tail: Arc<Tail>) -> Self {
+    pub(crate) fn new(tail: Arc<Tail>, directory: Arc<Directory>, shards: Arc<OpenShards>) -> Self {
         Self {
             tail,
+            directory,
+            shards,
             topics: RwLock::default(),
             subscriptions: RwLock::default(),
             snapshots: RwLock::default(),
+            last_topic: AtomicU64::new(0),
         }
+    }
+}
+
+/// Whole shards.
+impl Registry {
+    /// What to say of something that is listed, and not run here.
+    fn elsewhere(&self, kind: Kind, name: &str) -> Option<Error> {
+        let listed = self.directory.listed(kind, name)?;
+        Some(Error::NotOwner(listed.shard))
+    }
+
+    /// Forgets everything of a shard that is run here no more.
+    pub(crate) fn remove_shard(&self, shard: ShardId) {
+        for readers in self.tail.of_shard(shard) {
+            self.tail.remove(readers.topic().id());
+            readers.clear();
+        }
+        self.topics.write().retain(|_, topic| topic.shard() != shard);
+        self.snapshots.write().retain(|_, snapshot| snapshot.topic().shard() != shard);
+        let subscriptions = self.subscriptions_in(shard);
+        self.subscriptions.write().retain(|_, one| one.topic().shard() != shard);
+        subscriptions.iter().for_each(|subscription| subscription.mark_deleted());
     }
 }
 
@@ -38,6 +73,7 @@ impl Registry {
     /// Adds an existing topic.
     pub(crate) fn add_topic(&self, readers: Arc<Readers>) {
         let topic = Arc::clone(readers.topic());
+        self.last_topic.fetch_max(topic.id().0, Ordering::SeqCst);
         self.tail.add(readers);
         self.topics.write().insert(topic.name().clone(), topic);
     }
@@ -45,6 +81,12 @@ impl Registry {
     /// Adds a deleted topic that still has readers.
     pub(crate) fn add_deleted_topic(&self, readers: Arc<Readers>) {
         self.tail.add(readers);
+    }
+
+    /// The greatest id of a topic that was ever here, if there was one. A shard that is open here
+    /// has no topic up to it that is not here.
+    pub(crate) fn last_topic(&self) -> Option<TopicId> {
+        Some(self.last_topic.load(Ordering::SeqCst)).filter(|&id| id > 0).map(TopicId)
     }
 
     /// Frees the name. Readers of the topic are not affected.
@@ -62,7 +104,10 @@ impl Registry {
     /// The topic with that name.
     pub(crate) fn topic(&self, name: &TopicName) -> Result<Arc<Topic>> {
         let found = self.topics.read().get(name).cloned();
-        found.ok_or_else(|| Error::NotFound(Resource::Topic, name.to_string()))
+        found.ok_or_else(|| {
+            let elsewhere = self.shards.of(name).err();
+            elsewhere.unwrap_or_else(|| Error::NotFound(Resource::Topic, name.to_string()))
+        })
     }
 
     /// The same with its readers.
@@ -76,10 +121,10 @@ impl Registry {
         self.tail.get(topic)
     }
 
-    /// Every topic with its readers, including deleted ones that still have some, in creation
-    /// order.
-    pub(crate) fn all_readers(&self) -> Vec<Arc<Readers>> {
-        self.tail.all()
+    /// Every topic of a shard with its readers, including deleted ones that still have some, in
+    /// creation order.
+    pub(crate) fn readers_in(&self, shard: ShardId) -> Vec<Arc<Readers>> {
+        self.tail.of_shard(shard)
     }
 
     /// Every existing topic, in name order.
@@ -111,7 +156,10 @@ impl Registry {
     /// The subscription with that name.
     pub(crate) fn subscription(&self, name: &SubscriptionName) -> Result<Arc<Subscription>> {
         let found = self.subscriptions.read().get(name).cloned();
-        found.ok_or_else(|| Error::NotFound(Resource::Subscription, name.to_string()))
+        found.ok_or_else(|| {
+            self.elsewhere(Kind::Subscription, name.as_str())
+                .unwrap_or_else(|| Error::NotFound(Resource::Subscription, name.to_string()))
+        })
     }
 
     pub(crate) fn has_subscription(&self, name: &SubscriptionName) -> bool {
@@ -121,6 +169,12 @@ impl Registry {
     /// Every subscription, in name order.
     pub(crate) fn all_subscriptions(&self) -> Vec<Arc<Subscription>> {
         self.subscriptions.read().values().cloned().collect()
+    }
+
+    /// The same of one shard.
+    pub(crate) fn subscriptions_in(&self, shard: ShardId) -> Vec<Arc<Subscription>> {
+        let known = self.subscriptions.read();
+        known.values().filter(|one| one.topic().shard() == shard).cloned().collect()
     }
 
     /// Every subscription by id.
@@ -167,7 +221,10 @@ impl Registry {
     /// The snapshot with that name.
     pub(crate) fn snapshot(&self, name: &SnapshotName) -> Result<Arc<Snapshot>> {
         let found = self.snapshots.read().get(name).cloned();
-        found.ok_or_else(|| Error::NotFound(Resource::Snapshot, name.to_string()))
+        found.ok_or_else(|| {
+            self.elsewhere(Kind::Snapshot, name.as_str())
+                .unwrap_or_else(|| Error::NotFound(Resource::Snapshot, name.to_string()))
+        })
     }
 
     pub(crate) fn has_snapshot(&self, name: &SnapshotName) -> bool {
@@ -177,6 +234,12 @@ impl Registry {
     /// Every snapshot, in name order.
     pub(crate) fn all_snapshots(&self) -> Vec<Arc<Snapshot>> {
         self.snapshots.read().values().cloned().collect()
+    }
+
+    /// The same of one shard.
+    pub(crate) fn snapshots_in(&self, shard: ShardId) -> Vec<Arc<Snapshot>> {
+        let known = self.snapshots.read();
+        known.values().filter(|one| one.topic().shard() == shard).cloned().collect()
     }
 
     /// Snapshots of `project` in name order, after the name `after`.

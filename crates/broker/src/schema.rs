@@ -138,6 +138,31 @@ impl Schemas {
         schema
     }
 
+    /// Takes a schema as someone may have stored it on another node.
+    pub(crate) fn hear(&self, entry: &Entry, schema: schemas::Schema) {
+        let known = self.known.read().get(schema.name()).cloned();
+        match known.filter(|known| known.id >= entry.id) {
+            Some(known) => {
+                let mut stored = known.stored.lock();
+                if known.id == entry.id && stored.version < entry.version {
+                    (stored.schema, stored.version) = (Arc::new(schema), entry.version);
+                }
+            }
+            None => drop(self.add(entry, schema)),
+        }
+    }
+
+    /// A schema was deleted, maybe on another node.
+    pub(crate) fn hear_of_end(&self, name: &str, id: u64) {
+        let mut known = self.known.write();
+        if let Some(schema) = known.get(name)
+            && schema.id == id
+        {
+            schema.stored.lock().is_deleted = true;
+            known.remove(name);
+        }
+    }
+
     /// The schema with that name.
     pub(crate) fn get(&self, name: &SchemaName) -> Result<Arc<Schema>> {
         let found = self.known.read().get(name).cloned();

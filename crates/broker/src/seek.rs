@@ -8,10 +8,9 @@ use domain::subscription::Start;
 use domain::{Invalid, Offset, Progress, SnapshotName, SubscriptionName, Timestamp};
 
 use crate::error::Result;
-use crate::guard::Guard;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::runtime::LogAccess;
+use crate::runtime::Runtime;
 use crate::subscription::Subscription;
 use crate::topic::{Hold, Topic};
 
@@ -43,27 +42,20 @@ impl KeptNow {
 
 /// Moves subscriptions.
 pub(crate) struct Seeker {
-    access: LogAccess,
-    guard: Arc<Guard>,
     registry: Arc<Registry>,
     push: Arc<Scheduler>,
 }
 
 impl Seeker {
-    pub(crate) fn new(
-        access: LogAccess,
-        guard: Arc<Guard>,
-        registry: Arc<Registry>,
-        push: Arc<Scheduler>,
-    ) -> Self {
-        Self { access, guard, registry, push }
+    pub(crate) fn new(registry: Arc<Registry>, push: Arc<Scheduler>) -> Self {
+        Self { registry, push }
     }
 
     /// Moves a subscription to another point. Durable when it returns; ack ids issued before no
     /// longer count.
     pub(crate) async fn seek(&self, name: &SubscriptionName, target: SeekTarget) -> Result<()> {
-        self.access.check_serving()?;
         let subscription = self.registry.subscription(name)?;
+        subscription.topic().runtime().check_serving()?;
         let receipt = match target {
             SeekTarget::Time(time) => self.seek_to(&subscription, time).await?,
             SeekTarget::Snapshot(name) => {
@@ -81,11 +73,12 @@ impl Seeker {
         subscription: &Arc<Subscription>,
         time: Timestamp,
     ) -> Result<storage::Receipt> {
-        let (log, topic) = (&self.access.log, subscription.topic());
+        let topic = subscription.topic();
+        let Runtime { log, guard, .. } = &**topic.runtime();
         // Only visible offsets are ever named: they are durable.
         let to = log.offset_at(topic.id(), time).await?;
         let kept = self.kept_now(topic).await?;
-        let own_since = self.guard.retention_now().minus(subscription.settings().message_retention);
+        let own_since = guard.retention_now().minus(subscription.settings().message_retention);
         let own_from = log.offset_at(topic.id(), own_since).await?.max(subscription.first());
         subscription.seek(|current, retains, gone| {
             let by_itself = retains.then_some(OwnAcked { from: own_from, gone });
@@ -94,8 +87,9 @@ impl Seeker {
     }
 
     async fn kept_now(&self, topic: &Topic) -> Result<KeptNow> {
-        let by_topic = match topic.keeps_since(self.guard.retention_now()) {
-            Some(since) => Some(self.access.log.offset_at(topic.id(), since).await?),
+        let Runtime { log, guard, .. } = &**topic.runtime();
+        let by_topic = match topic.keeps_since(guard.retention_now()) {
+            Some(since) => Some(log.offset_at(topic.id(), since).await?),
             None => None,
         };
         Ok(KeptNow { by_topic, by_snapshots: topic.holds() })
@@ -103,7 +97,7 @@ impl Seeker {
 
     /// Where a new subscription on `topic` starts.
     pub(crate) async fn progress_from(&self, start: Start, topic: &Topic) -> Result<Progress> {
-        let log = &self.access.log;
+        let log = topic.log();
         let end = log.end(topic.id());
         let to = match start {
             Start::Latest => end,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::{Offset, Progress, Timestamp};
 use parking_lot::Mutex;
-use storage::{MessageLog, ReadLimit};
+use storage::{Entry, MessageLog, ReadLimit};
 
 use crate::definition::StoredSnapshot;
 use crate::error::Result;
@@ -25,17 +25,24 @@ pub struct Snapshot {
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub(crate) settings: Arc<domain::Snapshot>,
+    /// 0 until it is stored.
+    pub(crate) id: u64,
     pub(crate) version: u64,
 }
 
 impl Snapshot {
-    pub(crate) fn new(stored: StoredSnapshot, topic: Arc<Topic>, version: u64) -> Arc<Self> {
+    pub(crate) fn new(
+        stored: StoredSnapshot,
+        topic: Arc<Topic>,
+        id: u64,
+        version: u64,
+    ) -> Arc<Self> {
         let StoredSnapshot { settings, created, progress, .. } = stored;
         Arc::new(Self {
             topic,
             created,
             hold: Arc::new(Hold::new(progress, created)),
-            stored: Mutex::new(Stored { settings: Arc::new(settings), version }),
+            stored: Mutex::new(Stored { settings: Arc::new(settings), id, version }),
         })
     }
 
@@ -88,8 +95,9 @@ impl Snapshot {
         self.stored.lock().clone()
     }
 
-    pub(crate) fn set(&self, settings: domain::Snapshot, version: u64) {
-        *self.stored.lock() = Stored { settings: Arc::new(settings), version };
+    pub(crate) fn set(&self, settings: domain::Snapshot, entry: &Entry) {
+        let (id, version) = (entry.id, entry.version);
+        *self.stored.lock() = Stored { settings: Arc::new(settings), id, version };
     }
 
     /// The snapshot with these settings, as it will be stored.

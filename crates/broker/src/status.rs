@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use domain::ProjectName;
 use domain::lint::{Finding, lint};
+use domain::{Epoch, ProjectName, ShardId};
 
 use crate::damaged::Damaged;
 use crate::dead_letter_admin::{DeadLetterAdmin, letters_waiting};
-use crate::guard::Guard;
+use crate::maintenance::ClockWatcher;
 use crate::push::scheduler::Scheduler;
 use crate::registry::Registry;
-use crate::runtime::LogAccess;
-use crate::subscription::Notes;
-use crate::upkeep::Upkeep;
+use crate::remembered::Remembered;
+use crate::runtime::{LogAccess, NodeAccess};
+use crate::shards::{OpenShard, OpenShards};
+use crate::subscription::Subscription;
+use crate::upkeep::Failing;
 
 /// Figures of the whole broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,13 +51,39 @@ pub struct Status {
     pub indexed: usize,
     /// What does not work; empty = all is well.
     pub degraded: Vec<Degraded>,
+    /// The shards that this server runs.
+    pub shards: Vec<ShardStatus>,
+}
+
+/// A shard that this server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Which one.
+    pub id: ShardId,
+    /// Names this opening of it.
+    pub epoch: Epoch,
+    /// Its topics, including deleted ones that are still read.
+    pub topics: usize,
+    /// Whether the store does not answer for it.
+    pub is_stalled: bool,
+}
+
+/// How many shards there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardCounts {
+    /// This server runs them.
+    pub open: usize,
+    /// Of these, the store does not answer for them.
+    pub stalled: usize,
+    /// The store has them, whoever runs them.
+    pub all: usize,
 }
 
 /// Something that does not work right now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
     /// What, in a word that never changes: `log_failed`, `disk_full`, `message_damaged`,
-    /// `log_not_trimmed`, `clock_jumped`, `dead_letters_stuck`, `lanes_halted`.
+    /// `log_not_trimmed`, `store_stalled`, `clock_jumped`, `dead_letters_stuck`, `lanes_halted`.
     pub code: &'static str,
     /// The subscription or topic it is about; `None` = the whole server.
     pub resource: Option<String>,
@@ -70,14 +98,14 @@ const DEGRADED_MAX: usize = 100;
 
 /// Looks at everything there is, and changes nothing.
 pub(crate) struct Observer {
-    pub(crate) access: LogAccess,
-    pub(crate) guard: Arc<Guard>,
+    pub(crate) access: NodeAccess,
+    pub(crate) shards: Arc<OpenShards>,
+    pub(crate) clock_watcher: Arc<ClockWatcher>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) dead_letters: Arc<DeadLetterAdmin>,
     pub(crate) push: Arc<Scheduler>,
-    pub(crate) notes: Arc<Notes>,
+    pub(crate) remembered: Arc<Remembered<Subscription>>,
     pub(crate) damaged: Arc<Damaged>,
-    pub(crate) upkeep: Arc<Upkeep>,
     /// Whose oldest record is looked up next.
     pub(crate) oldest_turn: AtomicUsize,
 }
@@ -85,7 +113,7 @@ pub(crate) struct Observer {
 impl Observer {
     /// How much of `Options::outstanding_max` is used, in millionths.
     pub(crate) fn outstanding_used(&self) -> u32 {
-        self.notes.remembered.used()
+        self.remembered.used()
     }
 
     /// How the broker is. Looks at every subscription.
@@ -96,6 +124,7 @@ impl Observer {
             snapshots: self.registry.all_snapshots().len(),
             replays_running: self.dead_letters.running(),
             degraded: self.degraded_server(),
+            shards: self.shard_statuses(),
             ..Status::default()
         };
         for subscription in self.registry.all_subscriptions() {
@@ -121,7 +150,9 @@ impl Observer {
 
     /// What does not work for the whole server. Quick, unlike `status`.
     pub(crate) fn degraded_server(&self) -> Vec<Degraded> {
-        if let Some(error) = self.access.serving.failed() {
+        let shards = self.shards.all();
+        let mut failed = shards.iter().filter_map(|shard| shard.runtime.serving.failed());
+        if let Some(error) = failed.next() {
             return vec![Degraded {
                 code: "log_failed",
                 resource: None,
@@ -130,7 +161,8 @@ impl Observer {
                          answered OK is safe: check the disk, then restart",
             }];
         }
-        let full = self.access.is_full().then(|| Degraded {
+        let is_full = shards.iter().any(|shard| LogAccess::new(&shard.runtime).is_full());
+        let full = is_full.then(|| Degraded {
             code: "disk_full",
             resource: None,
             problem: "no space is left for new messages".to_owned(),
@@ -148,12 +180,40 @@ impl Observer {
                      their lanes, or seek past them",
         });
         let upkeep = self.log_not_trimmed();
-        full.into_iter().chain(damaged).chain(upkeep).chain(self.clock_jumped()).collect()
+        let stalled = shards.iter().filter(|shard| shard.runtime.serving.is_stalled()).count();
+        let stalled = (stalled > 0).then(|| Degraded {
+            code: "store_stalled",
+            resource: None,
+            problem: format!("the store does not answer for {stalled} of {} shards", shards.len()),
+            remedy: "calls wait, then fail with UNAVAILABLE; nothing is lost, and everything \
+                     continues by itself when the store answers: check it and the network to it",
+        });
+        let of_log = full.into_iter().chain(damaged).chain(upkeep).chain(stalled);
+        of_log.chain(self.clock_jumped()).collect()
+    }
+
+    /// The shards that this server runs.
+    fn shard_statuses(&self) -> Vec<ShardStatus> {
+        let status = |shard: &OpenShard| ShardStatus {
+            id: shard.runtime.shard,
+            epoch: shard.runtime.epoch,
+            topics: self.registry.readers_in(shard.runtime.shard).len(),
+            is_stalled: shard.runtime.serving.is_stalled(),
+        };
+        self.shards.all().iter().map(status).collect()
+    }
+
+    /// How many shards this server runs, how many of them wait for the store, and how many the
+    /// store has.
+    pub(crate) fn shard_counts(&self) -> ShardCounts {
+        let shards = self.shards.all();
+        let stalled = shards.iter().filter(|shard| shard.runtime.serving.is_stalled()).count();
+        ShardCounts { open: shards.len(), stalled, all: self.shards.count() as usize }
     }
 
     /// How far the clock is ahead of the time that has passed; `None` = it is trusted.
     pub(crate) fn clock_ahead(&self) -> Option<Duration> {
-        self.guard.view().suspended.map(|suspended| suspended.ahead)
+        self.clock_watcher.view().suspended.map(|suspended| suspended.ahead)
     }
 
     fn clock_jumped(&self) -> Option<Degraded> {
@@ -172,12 +232,19 @@ impl Observer {
 
     /// For how long the log could not be emptied; `None` = it can be.
     pub(crate) fn log_stuck_for(&self) -> Option<Duration> {
-        let failing = self.upkeep.failing()?;
+        let failing = self.failing()?;
         Some(self.access.clock.now().since(failing.began))
     }
 
+    /// What keeps failing in the shard where it has for longest.
+    fn failing(&self) -> Option<Failing> {
+        let shards = self.shards.all().into_iter();
+        let failing = shards.filter_map(|shard| shard.runtime.upkeep.failing());
+        failing.min_by_key(|failing| failing.began)
+    }
+
     fn log_not_trimmed(&self) -> Option<Degraded> {
-        let failing = self.upkeep.failing()?;
+        let failing = self.failing()?;
         let since = failing.since.rfc3339_micros();
         Some(Degraded {
             code: "log_not_trimmed",

@@ -29,7 +29,7 @@ use parking_lot::{Mutex, MutexGuard};
 use storage::{Receipt, Urgency};
 
 pub use acks::AckReport;
-pub(crate) use jobs::{Job, JobOutcome};
+pub(crate) use jobs::{Job, JobOutcome, Jobs};
 pub(crate) use leasing::{Ask, Step};
 pub(crate) use notes::Notes;
 pub(crate) use readers::Readers;
@@ -43,6 +43,7 @@ use crate::delivery_log::LineLimit;
 use crate::error::{Error, Resource, Result};
 use crate::figures::{Counts, Exported, Oldest, Pushed};
 use crate::runtime::Runtime;
+use crate::serving::Serving;
 use crate::topic::Topic;
 use crate::transform::Functions;
 use crate::waiters::Waiters;
@@ -219,6 +220,11 @@ impl Subscription {
     /// The topic it reads, living or deleted.
     pub fn topic(&self) -> &Arc<Topic> {
         &self.topic
+    }
+
+    /// Whether its shard is still served.
+    pub(crate) fn serving(&self) -> &Serving {
+        &self.runtime.serving
     }
 
     /// Its topic with all who read it.
@@ -448,6 +454,8 @@ impl Subscription {
     fn lock_living(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state.lock();
         if state.is_deleted {
+            // It may only have gone to another node.
+            self.runtime.check_serving()?;
             return Err(Error::NotFound(Resource::Subscription, self.name.to_string()));
         }
         Ok(state)

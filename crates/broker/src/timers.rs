@@ -66,8 +66,9 @@ impl<T> Timers<T> {
                 None => earlier.await,
                 Some(at) => {
                     tokio::select! {
-                        () = earlier => {}
+                        biased;
                         () = clock.sleep_until(at) => self.tick_due(clock.now(), &tick),
+                        () = earlier => {}
                     }
                 }
             }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use domain::{
-    Epoch, Message, Offset, OffsetRange, ProgressChange, SubscriptionId, Timestamp, TopicId,
+    Message, Offset, OffsetRange, ProgressChange, ShardId, SubscriptionId, Timestamp, TopicId,
     TopicName,
 };
 use parking_lot::Mutex;
-use storage::{Append, Claim, Commit, NewRecord, Receipt, Urgency};
+use storage::{Append, Claim, Commit, MessageLog, NewRecord, Position, Receipt, Urgency};
 use tokio::sync::Notify;
 
 pub(crate) use hold::Hold;
@@ -27,7 +27,6 @@ use crate::transform::Functions;
 pub struct Topic {
     id: TopicId,
     name: TopicName,
-    epoch: Epoch,
     first: Offset,
     /// Messages published before this time are not kept for the topic's own sake.
     kept_since: AtomicU64,
@@ -115,7 +114,6 @@ impl Topic {
         let topic = Self {
             id,
             name: settings.settings.name.clone(),
-            epoch: claim.epoch,
             first,
             kept_since: AtomicU64::new(kept_since.0),
             runtime,
@@ -140,6 +138,21 @@ impl Topic {
         topic
     }
 
+    /// The shard it is in.
+    pub fn shard(&self) -> ShardId {
+        self.runtime.shard
+    }
+
+    /// What it needs of its shard, for chores that come to it.
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// The log it is in.
+    pub(crate) fn log(&self) -> &Arc<dyn MessageLog> {
+        &self.runtime.log
+    }
+
     /// Its name; the API calls it `_deleted-topic_` once it is deleted.
     pub fn name(&self) -> &TopicName {
         &self.name
@@ -162,10 +175,6 @@ impl Topic {
     /// What was done with its records as dead letters.
     pub(crate) fn letters(&self) -> &Arc<HandledLetters> {
         &self.letters
-    }
-
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch
     }
 
     pub(crate) fn versioned(&self) -> Versioned {
@@ -357,9 +366,41 @@ impl Topic {
             return Ok(Published { offsets: OffsetRange { from: next, to: next }, dropped });
         }
         let (first, receipt) = self.queue(messages, Vec::new())?;
-        receipt.await?;
+        if self.runtime.serving.may_stall() {
+            // Boxed, so that a publish that never needs it carries nothing for it.
+            Box::pin(self.with_patience(receipt)).await?;
+        } else {
+            receipt.await?;
+        }
         let offsets = OffsetRange { from: first, to: first.plus(count) };
         Ok(Published { offsets, dropped })
+    }
+
+    /// Waits for a receipt, but not for ever while the store does not answer.
+    async fn with_patience(&self, receipt: Receipt) -> Result<Position> {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let (serving, clock) = (&self.runtime.serving, &self.runtime.clock);
+        let impatient = async {
+            loop {
+                let changed = serving.stall_changed();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if !serving.is_stalled() {
+                    changed.await;
+                    continue;
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut changed => {}
+                    () = clock.sleep_until(clock.now().plus(PATIENCE)) => return,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = receipt => Ok(answer?),
+            () = impatient => Err(Error::Stalled),
+        }
     }
 
     /// The messages to store, and the places and ids of those that are dropped.
@@ -416,7 +457,7 @@ impl Topic {
             })
             .collect();
         let first = end.next;
-        let append = Append { topic: self.id, epoch: self.epoch, first, records };
+        let append = Append { topic: self.id, first, records };
         let urgency = Urgency::Durable;
         let receipt = self.runtime.log.commit(Commit { appends: vec![append], progress, urgency });
         // An accepted commit keeps its offsets whatever happens to it; a refused one has used none.

@@ -71,7 +71,7 @@ pub struct TopicId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u64);
 
-/// The number that fences an older owner of a topic. On one machine it increases at every start.
+/// The number that fences older owners of a shard: each owner has a greater one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 

@@ -69,6 +69,12 @@ impl Progress {
         self.void_before = (epoch, lease);
     }
 
+    /// The epoch and lease before which ack ids are void. It grows with every seek after which
+    /// anything was leased.
+    pub fn void_before(&self) -> (Epoch, u64) {
+        self.void_before
+    }
+
     /// Whether an ack id of that epoch and lease is void.
     pub fn voids(&self, epoch: Epoch, lease: u64) -> bool {
         (epoch, lease) < self.void_before

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use storage::{Engine, Error, disk, memory};
 
@@ -59,7 +58,7 @@ impl Copier {
             let made = fs::create_dir_all(parent).map_err(|error| {
                 std::io::Error::new(error.kind(), format!("{}: {error}", parent.display()))
             });
-            made.map_err(|error| Error::Unavailable(Arc::new(error)))?;
+            made.map_err(Error::unavailable)?;
         }
         self.0.backup(to, others)
     }

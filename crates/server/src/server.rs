@@ -281,6 +281,7 @@ fn options(config: &Config, address: SocketAddr) -> broker::Options {
         push: config.push.options(address, folder),
         transforms: config.transforms.options(),
         export: config.export.options(),
+        ..broker::Options::default()
     }
 }
 

@@ -219,7 +219,11 @@ impl From<Error> for Refusal {
             Error::Contended(..) => Code::Aborted,
             Error::FailedPrecondition(_) => Code::FailedPrecondition,
             Error::Full | Error::TransformsBusy => Code::ResourceExhausted,
-            Error::Closing | Error::LogStuck(_) => Code::Unavailable,
+            Error::Closing
+            | Error::LogStuck(_)
+            | Error::NotOwner(_)
+            | Error::LeaseOver
+            | Error::Stalled => Code::Unavailable,
             Error::Unreadable(..)
             | Error::NoRandomness
             | Error::NoTransforms(_)
@@ -269,10 +273,11 @@ fn storage_code(error: &storage::Error) -> Code {
         storage::Error::Unavailable(_)
         | storage::Error::Indeterminate(_)
         | storage::Error::Fenced { .. }
-        | storage::Error::InUse(_)
-        | storage::Error::Database(_) => Code::Unavailable,
+        | storage::Error::InUse(_) => Code::Unavailable,
         storage::Error::Corrupt { .. } => Code::DataLoss,
-        storage::Error::NotFound | storage::Error::Format { .. } => Code::Internal,
+        storage::Error::NotFound
+        | storage::Error::Misplaced { .. }
+        | storage::Error::Format { .. } => Code::Internal,
     }
 }
 

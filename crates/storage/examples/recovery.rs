@@ -8,9 +8,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use domain::{Message, Offset, Timestamp, TopicId};
+use domain::{Message, NodeId, Offset, ShardId, Timestamp, TopicId};
 use storage::disk::{self, Options};
-use storage::{Append, Commit, Engine, NewRecord, Urgency};
+use storage::{Append, Commit, Error, Listener, MessageLog, NewRecord, Urgency};
 
 const TOPIC: TopicId = TopicId(1);
 const BATCH: u64 = 100;
@@ -40,15 +40,27 @@ fn main() {
 fn fill(folder: &Path, options: Options, bytes: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let opened = disk::open(folder, options).unwrap();
-    let epoch = runtime.block_on(opened.engine.progress.claim(TOPIC, Offset(0))).unwrap().epoch;
+    let opening = opened.engine.shards.open(ShardId(0), NodeId(1), std::sync::Arc::new(Deaf));
+    let log = runtime.block_on(opening).unwrap().log;
+    runtime.block_on(log.begin(TOPIC, Offset(0))).unwrap();
     let mut last = None;
     for at in 0..bytes / (BATCH * 1024) {
-        let append = Append { topic: TOPIC, epoch, first: Offset(at * BATCH), records: batch(at) };
-        runtime.block_on(opened.engine.log.room()).unwrap();
-        last = Some(commit(&opened.engine, append));
+        let append = Append { topic: TOPIC, first: Offset(at * BATCH), records: batch(at) };
+        runtime.block_on(log.room()).unwrap();
+        last = Some(commit(log.as_ref(), append));
     }
     last.unwrap().wait().unwrap();
     opened.handle.close();
+}
+
+/// Wants to be told nothing.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn visible(&self, _: &[(TopicId, Offset)]) {}
+    fn pressed(&self) {}
+    fn stalled(&self, _: bool) {}
+    fn failed(&self, _: &Error) {}
 }
 
 fn batch(at: u64) -> Vec<NewRecord> {
@@ -56,7 +68,7 @@ fn batch(at: u64) -> Vec<NewRecord> {
     vec![NewRecord { message, publish_time: Timestamp(at), addressee: None }; 100]
 }
 
-fn commit(engine: &Engine, append: Append) -> storage::Receipt {
+fn commit(log: &dyn MessageLog, append: Append) -> storage::Receipt {
     let (appends, progress) = (vec![append], Vec::new());
-    engine.log.commit(Commit { appends, progress, urgency: Urgency::Durable })
+    log.commit(Commit { appends, progress, urgency: Urgency::Durable })
 }

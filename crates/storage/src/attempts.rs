@@ -67,7 +67,7 @@ impl Attempt {
 /// An attempt and its position in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedAttempt {
-    /// Unique in the history, greater than that of every attempt made before.
+    /// Unique within its subscription, greater than that of every earlier attempt there.
     pub number: u64,
     /// The attempt.
     pub attempt: Attempt,
@@ -95,15 +95,6 @@ pub struct AttemptPage {
     pub next: Option<u64>,
 }
 
-/// What a history contains when it is opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KnownAttempts {
-    /// The greatest number in it; 0 if it is empty.
-    pub last: u64,
-    /// Every subscription with attempts in it, ascending.
-    pub subscriptions: Vec<SubscriptionId>,
-}
-
 /// Tells which messages are settled, so that their failures need not be kept.
 pub trait Unsettled: Send + Sync {
     /// Those of `offsets` that are not settled; none for an unknown subscription.
@@ -115,14 +106,16 @@ pub trait Unsettled: Send + Sync {
 /// Nothing depends on it: the last appends before a power cut may be lost, and a damaged history is
 /// set aside and replaced by a new one. For each subscription it keeps the latest `RECENT_MAX`
 /// attempts and, beyond them, the latest failure of each unsettled message up to `FAILURES_MAX`; in
-/// total as many bytes as the engine was opened with. The oldest go first.
+/// total as many bytes as the engine was opened with. The oldest go first. Attempts of a
+/// subscription whose definition is gone are dropped by `forget`, or by the engine itself the next
+/// time it is opened.
 pub trait AttemptHistory: Send + Sync {
-    /// What it contains.
-    fn known(&self) -> Future<Result<KnownAttempts>>;
+    /// The greatest number of each subscription, in their order; 0 for one without attempts.
+    fn last(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<Vec<u64>>>;
 
-    /// Adds attempts, in any order, then drops whatever exceeds the limits. An attempt whose number
-    /// already exists replaces it. `unsettled` is asked only about the subscriptions of `attempts`;
-    /// it is called from the engine's own thread and may take locks, but not wait.
+    /// Adds attempts, in any order, then drops whatever exceeds the limits. An attempt of the same
+    /// subscription and number is replaced. `unsettled` is asked only about the subscriptions of
+    /// `attempts`; it is called from the engine's own thread and may take locks, but not wait.
     fn append(
         &self,
         attempts: Vec<NumberedAttempt>,

@@ -1,6 +1,11 @@
 //! `Catalogue`: the definitions of topics, subscriptions, snapshots, schemas and replays.
 
+mod recent;
+
 use bytes::Bytes;
+use futures::stream::BoxStream;
+
+pub(crate) use recent::Recent;
 
 use crate::{Future, Result};
 
@@ -21,6 +26,8 @@ pub enum Kind {
     HandledLetters,
     /// A replay of dead letters; its id is that of a progress.
     Replay,
+    /// What a topic has received from a source in another shard; its id is that of a progress.
+    Mark,
 }
 
 /// One definition.
@@ -47,6 +54,28 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// A change of definitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An entry was created or replaced.
+    Put(Entry),
+    /// An entry was deleted.
+    Deleted {
+        /// What it defined.
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// Its id.
+        id: u64,
+    },
+    /// Some changes are no longer known one by one: list everything, then go on from here.
+    Resync,
+}
+
+/// Changes in their order, each with the serial number it got. It waits for more at its end, and
+/// ends only after an error.
+pub type Changes = BoxStream<'static, Result<(u64, Change)>>;
+
 /// The definitions. When a method returns `Ok`, its effect is on stable storage.
 pub trait Catalogue: Send + Sync {
     /// The entry with that name; `NotFound` otherwise.
@@ -67,4 +96,12 @@ pub trait Catalogue: Send + Sync {
 
     /// Deletes; `Conflict` if the version differs, `NotFound` if it is already gone.
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>>;
+
+    /// The serial number of the last change. Every change by anyone that was answered before this
+    /// is called has one that is not greater.
+    fn serial(&self) -> Future<Result<u64>>;
+
+    /// Every change with a serial number above `after`, by anyone, none missing and none twice. An
+    /// engine that has forgotten some of them begins with `Resync`.
+    fn changes(&self, after: u64) -> Changes;
 }

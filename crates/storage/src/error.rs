@@ -1,10 +1,11 @@
 //! What went wrong in an engine, sorted by whether it is safe to retry the call.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use domain::{Epoch, Offset, TopicId};
+use domain::{Epoch, Offset, ShardId, TopicId};
+
+/// What an engine itself was told: by the disk, a database, a server.
+pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// An engine's answer when it cannot do what was asked.
 ///
@@ -14,17 +15,23 @@ pub enum Error {
     /// The thing named does not exist. It did not happen.
     #[error("not found")]
     NotFound,
-    /// The entry has another version, or already exists. It did not happen.
+    /// The entry has another version, or already exists, or someone else has it. It did not happen.
     #[error("changed by someone else in the meantime")]
     Conflict,
-    /// An older owner, or a wrong next offset: this process must stop running the topic.
-    #[error("topic {topic:?} is held under another claim (epoch {epoch:?}, next offset {next})")]
+    /// The shard has another owner: this handle can do nothing more.
+    #[error("shard {} was taken over by another owner (epoch {} is over)", shard.0, epoch.0)]
     Fenced {
-        /// The topic whose claim failed.
-        topic: TopicId,
-        /// The epoch that holds it now.
+        /// The shard.
+        shard: ShardId,
+        /// The epoch of the handle.
         epoch: Epoch,
-        /// The next offset the engine expects.
+    },
+    /// An append at an offset that is not the topic's next: a bug of the caller. It did not happen.
+    #[error("the next offset of topic {} is {next}", topic.0)]
+    Misplaced {
+        /// The topic.
+        topic: TopicId,
+        /// The next offset the engine expects; 0 if the topic was not begun.
         next: Offset,
     },
     /// No space is left for messages. It did not happen; it may succeed once space is freed.
@@ -32,34 +39,41 @@ pub enum Error {
     Full,
     /// The engine cannot write (anymore). It did not happen.
     #[error("storage is unavailable: {0}")]
-    Unavailable(Arc<io::Error>),
+    Unavailable(Cause),
     /// The write was in progress when it failed: it may or may not survive a restart.
     #[error("storage failed while writing; the outcome is unknown: {0}")]
-    Indeterminate(Arc<io::Error>),
+    Indeterminate(Cause),
     /// Stored bytes differ from what was written. Stop; nothing was changed.
-    #[error("{} is corrupt at byte {offset}: {what}", file.display())]
+    #[error("{place} is corrupt: {what}")]
     Corrupt {
-        /// The damaged file.
-        file: PathBuf,
-        /// Where in it.
-        offset: u64,
+        /// What is damaged, and where in it.
+        place: String,
         /// What is wrong there.
         what: &'static str,
     },
     /// Another process has the store open.
-    #[error("the data folder {} is in use by another process", .0.display())]
-    InUse(PathBuf),
+    #[error("{0} is in use by another process")]
+    InUse(String),
     /// The store was written by a version this one does not know.
-    #[error("the data folder has format {found}, this version reads up to {known}")]
+    #[error("the store has format {found}, this version reads up to {known}")]
     Format {
-        /// Format found on disk.
+        /// Format found in the store.
         found: u32,
         /// Newest format this version knows.
         known: u32,
     },
-    /// The definitions database failed. It did not happen.
-    #[error("definitions database: {0}")]
-    Database(Arc<rusqlite::Error>),
+}
+
+impl Error {
+    /// The engine cannot do it, for this reason.
+    pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Unavailable(Arc::from(cause.into()))
+    }
+
+    /// What is stored at `place` is not what was written.
+    pub fn corrupt(place: impl Into<String>, what: &'static str) -> Self {
+        Self::Corrupt { place: place.into(), what }
+    }
 }
 
 /// What engines return.

@@ -73,6 +73,16 @@ impl HistogramSnapshot {
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
+
+    /// The values of both; they have the same bounds.
+    #[must_use]
+    pub fn plus(mut self, other: Self) -> Self {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+        self
+    }
 }
 
 /// Statistics of an engine's log.
@@ -123,6 +133,15 @@ mod tests {
         let snapshot = histogram.snapshot();
         assert_eq!(snapshot.counts, [2, 2, 2]);
         assert_eq!((snapshot.count(), snapshot.sum), (6, 1_024));
+    }
+
+    #[test]
+    fn histograms_of_several_logs_add_up() {
+        let (one, other) = (Histogram::new(&[1, 10]), Histogram::new(&[1, 10]));
+        one.note(1);
+        [7, 70].iter().for_each(|value| other.note(*value));
+        let both = one.snapshot().plus(other.snapshot());
+        assert_eq!((both.counts, both.sum), (vec![1, 1, 1], 78));
     }
 
     #[test]

@@ -5,11 +5,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use domain::{
-    Epoch, Message, Offset, OffsetRange, ProgressChange, Record, SubscriptionId, Timestamp, TopicId,
+    Message, Offset, OffsetRange, ProgressChange, Record, SubscriptionId, Timestamp, TopicId,
 };
 use tokio::sync::oneshot;
 
 use crate::{Error, Future, Result};
+
+/// Where a topic's records go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The offset of the next record.
+    pub next: Offset,
+    /// The publish time of the last record, so that times never decrease; 1970 if there is none.
+    pub last_publish_time: Timestamp,
+}
 
 /// How far the log is durable: the number of a commit group. Always increases, across restarts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,8 +40,6 @@ pub struct NewRecord {
 pub struct Append {
     /// The topic.
     pub topic: TopicId,
-    /// The owner's claim; an older one is refused.
-    pub epoch: Epoch,
     /// The offset of the first record; must be the topic's next offset.
     pub first: Offset,
     /// The records, at `first`, `first + 1`, …
@@ -158,8 +165,8 @@ pub enum TailRead {
     NotInMemory,
 }
 
-/// What an engine reports to its owner. Called from the engine's own thread: must be fast and never
-/// block.
+/// What a shard reports to its owner. Called from the engine's own thread: must be fast and never
+/// block. Nothing is reported once `close` has returned.
 pub trait Listener: Send + Sync {
     /// Records below these ends have become visible. Called in commit order, after the group is
     /// durable and its receipts have resolved: publishers learn of it first.
@@ -168,14 +175,30 @@ pub trait Listener: Send + Sync {
     /// The log needs a checkpoint and a `trim` soon, or appends will have to wait.
     fn pressed(&self);
 
-    /// The log failed for good: this process writes nothing more.
+    /// The store does not answer (`true`), or answers again (`false`). Meanwhile nothing becomes
+    /// durable, and nothing is lost: commits wait.
+    fn stalled(&self, stalled: bool);
+
+    /// The shard failed for good, or has another owner (`Fenced`): nothing more is written through
+    /// this handle. Other shards are not affected.
     fn failed(&self, error: &Error);
+}
+
+/// What is needed of a range of a topic's records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// These offsets, ascending and disjoint.
+    Only(Vec<OffsetRange>),
+    /// Nothing: the topic is gone for good, and so is everyone who read it.
+    Gone,
+    /// The owner does not know the topic, so nothing of it may be dropped.
+    Unknown,
 }
 
 /// Tells which records are still needed (LOG-7).
 pub trait Keep: Send + Sync {
-    /// The needed offsets in `range`, ascending and disjoint; empty for an unknown topic.
-    fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange>;
+    /// What is needed of `range`.
+    fn needed(&self, topic: TopicId, range: OffsetRange) -> Need;
 }
 
 /// What a `trim` did.
@@ -191,17 +214,24 @@ pub struct Trimmed {
     pub records_damaged: u64,
 }
 
-/// The durable log of all topics.
+/// The durable log of the topics of one shard, as one owner holds it.
+///
+/// Every handle has an epoch. Once a later one was given out, by this process or another, nothing
+/// that was queued through an earlier handle and is not durable yet becomes durable: appends,
+/// progress, checkpoints and trims are all `Fenced`, either when they are queued or when the engine
+/// finds out.
 ///
 /// State is the fold of durable groups in log order. A record is visible to any read only after its
 /// group is durable. Commits become durable in the order in which they were queued.
 pub trait MessageLog: Send + Sync {
     /// Queues `commit` and returns at once; the receipt says when and whether it is durable.
     ///
-    /// Everything in one commit is durable together or not at all. `Fenced` if an append names an
-    /// old epoch or an offset other than the next; `Full` if it has appends and the disk is full
-    /// (commits without appends continue from a reserve); `Unavailable` once the log has failed;
-    /// `Indeterminate` if its own group failed. A refused commit changes nothing.
+    /// Everything in one commit is durable together or not at all. `Misplaced` if an append names
+    /// a topic that was not begun or an offset other than the next; `Full` if it has appends and
+    /// there is no space (commits without appends continue from a reserve); `Unavailable` once the
+    /// log has failed or is closed; `Fenced` if the shard has another owner; `Indeterminate` if its
+    /// own group failed. A refused commit changes nothing. An engine that cannot be reached is
+    /// asked again until the outcome is known: a commit never happens twice.
     fn commit(&self, commit: Commit) -> Receipt;
 
     /// Resolves when appends may be queued: at once, unless the queue or the write-ahead log is at
@@ -221,18 +251,31 @@ pub trait MessageLog: Send + Sync {
     /// The visible end of `topic`: the offset the next visible record will have.
     fn end(&self, topic: TopicId) -> Offset;
 
-    /// The first record of `topic` published at or after `time` that is still kept, or the
+    /// For each topic, its first record published at or after that time that is still kept, or its
     /// visible end. `Timestamp(0)` gives the earliest kept record.
-    fn offset_at(&self, topic: TopicId, time: Timestamp) -> Future<Result<Offset>>;
+    fn offsets_at(&self, times: Vec<(TopicId, Timestamp)>) -> Future<Result<Vec<Offset>>>;
 
     /// How far the log is durable.
     fn position(&self) -> Position;
 
-    /// Sets the only listener. Call once, before the first commit.
-    fn listen(&self, listener: Arc<dyn Listener>);
+    /// Prepares `topic` for appends; one that the log does not know yet starts at `first`. Returns
+    /// where it goes on. Beginning twice does nothing more.
+    fn begin(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>>;
 
     /// Drops whatever `keep` does not need and the last checkpoint has passed, and moves the rest
     /// out of the way, so that log space is reused. Never drops a record because of an ack that is
-    /// not durable. Runs on its own thread.
+    /// not durable, nor of a topic that `keep` does not know. Delays nobody else.
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>>;
+
+    /// Makes durable what is queued, then releases the shard: another owner can open it at once.
+    /// Later calls through this handle answer `Unavailable`. Closing twice does nothing.
+    fn close(&self) -> Future<Result<()>>;
+}
+
+impl dyn MessageLog + '_ {
+    /// `offsets_at` for one topic.
+    pub async fn offset_at(&self, topic: TopicId, time: Timestamp) -> Result<Offset> {
+        let found = self.offsets_at(vec![(topic, time)]).await?;
+        Ok(found.first().copied().unwrap_or_default())
+    }
 }

@@ -1,19 +1,8 @@
-//! `ProgressStore`: claims of topics, and checkpoints that make recovery short.
+//! `ProgressStore`: checkpoints of progress, which make opening a shard quick.
 
-use domain::{ClockMark, Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
+use domain::{ClockMark, Offset, Progress, SubscriptionId, TopicId};
 
 use crate::{Future, Position, Result};
-
-/// The right to run a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Fences every older owner.
-    pub epoch: Epoch,
-    /// The offset of the next record.
-    pub next: Offset,
-    /// The publish time of the last record, so that times never decrease; 1970 if there is none.
-    pub last_publish_time: Timestamp,
-}
 
 /// Progress of subscriptions as of a log position.
 #[derive(Clone, Debug, Default)]
@@ -30,18 +19,15 @@ pub struct Checkpoint {
     pub clock: Option<ClockMark>,
 }
 
-/// Claims, and progress checkpoints. Losing a checkpoint costs replay time, never state.
+/// Progress checkpoints of one shard, as one owner holds it; fenced as its log is. Losing a
+/// checkpoint costs replay time, never state.
 pub trait ProgressStore: Send + Sync {
-    /// Takes over `topic`: from now on appends under an older epoch are `Fenced`. A topic that the
-    /// log does not know yet starts at `first`.
-    fn claim(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>>;
+    /// The progress of each subscription, in their order: its last checkpoint, or the progress
+    /// given if it has none, with every later durable change applied.
+    fn load(&self, starts: Vec<(SubscriptionId, Progress)>) -> Future<Result<Vec<Progress>>>;
 
-    /// The progress of `subscription`: its last checkpoint, or `start` if it has none, with every
-    /// later durable change applied.
-    fn load(&self, subscription: SubscriptionId, start: Progress) -> Future<Result<Progress>>;
-
-    /// Saves in one transaction. `Corrupt` or a lost checkpoint never loses state. The position
-    /// must not be past `MessageLog::position`.
+    /// Saves, so that either all of it or nothing counts. The position must not be past
+    /// `MessageLog::position`.
     fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>>;
 
     /// The clock mark from the last checkpoint that had one.
@@ -55,4 +41,12 @@ pub trait ProgressStore: Send + Sync {
     /// `Conflict`, with nothing changed, if an offset is already used, or if the log still holds
     /// records of a topic: a checkpoint and a trim right after opening a copy move them.
     fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>>;
+}
+
+impl dyn ProgressStore + '_ {
+    /// `load` for one subscription.
+    pub async fn load_one(&self, id: SubscriptionId, start: Progress) -> Result<Progress> {
+        let loaded = self.load(vec![(id, start.clone())]).await?;
+        Ok(loaded.into_iter().next().unwrap_or(start))
+    }
 }

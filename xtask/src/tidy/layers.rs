@@ -31,7 +31,9 @@ const LAYERS: [&[&str]; 7] = [
         "error",
         "guard",
         "handled_letters",
+        "lease",
         "options",
+        "parcel",
         "secret",
         "serving",
         "settings",
@@ -39,11 +41,11 @@ const LAYERS: [&[&str]; 7] = [
         "upkeep",
     ],
     // Log, clock and catalogue.
-    &["catalogue", "runtime"],
+    &["catalogue", "directory", "runtime"],
     // What there is.
-    &["consumer", "registry", "schema", "snapshot", "subscription", "tail", "topic"],
+    &["consumer", "registry", "schema", "shards", "snapshot", "subscription", "tail", "topic"],
     // What is done with it.
-    &["dead_letter", "dead_letter_admin", "export", "live", "peek", "push", "seek"],
+    &["courier", "dead_letter", "dead_letter_admin", "export", "live", "peek", "push", "seek"],
     // What changes or watches all of it.
     &["admin", "alerts", "maintenance", "status"],
     // What others see.

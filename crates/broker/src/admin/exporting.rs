@@ -29,7 +29,7 @@ impl Admin {
         let new = after.cloud_storage.as_ref();
         if old != new {
             let details = format!("{} -> {}", shown(old), shown(new));
-            self.runtime.auditor.record("change export", after.name.to_string(), Some(details));
+            self.host.auditor.record("change export", after.name.to_string(), Some(details));
         }
     }
 }

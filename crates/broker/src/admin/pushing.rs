@@ -20,7 +20,7 @@ impl Admin {
             return Ok(());
         }
         let Some(oidc) = &push.oidc else { return Ok(()) };
-        let accounts = &self.runtime.options.push.oidc_accounts;
+        let accounts = &self.host.options.push.oidc_accounts;
         let checked = accounts.check(&oidc.service_account_email);
         checked.map_err(|problem| Error::Forbidden(Invalid::new(ACCOUNT, problem)))
     }
@@ -47,7 +47,7 @@ impl Admin {
         if has_new_headers {
             details.push_str(", other headers");
         }
-        self.runtime.auditor.record("change push", after.name.to_string(), Some(details));
+        self.host.auditor.record("change push", after.name.to_string(), Some(details));
     }
 }
 

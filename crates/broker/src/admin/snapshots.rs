@@ -56,14 +56,14 @@ impl Admin {
         tags: BTreeMap<String, String>,
     ) -> Result<Arc<Snapshot>> {
         let topic = subscription.topic();
-        let created = self.runtime.clock.wall();
+        let created = self.host.clock.wall();
         let (topic_name, expire_time) = (topic.name().clone(), created);
         let settings = domain::Snapshot { name, topic: topic_name, expire_time, labels, tags };
         settings.validate()?;
         subscription.touch(created);
         subscription.with_progress(|progress| {
             let stored = StoredSnapshot { settings, topic: topic.id(), created, progress };
-            let snapshot = Snapshot::new(stored, Arc::clone(topic), 0);
+            let snapshot = Snapshot::new(stored, Arc::clone(topic), 0, 0);
             topic.add_hold(snapshot.hold());
             snapshot
         })
@@ -75,25 +75,27 @@ impl Admin {
         snapshot: &Arc<Snapshot>,
     ) -> Result<()> {
         let own = subscription.settings().message_retention;
-        let now = self.runtime.retention_now();
+        let runtime = snapshot.topic().runtime();
+        let now = runtime.retention_now();
         let since = snapshot.topic().leasable_since(now, own);
-        snapshot.find_oldest(&*self.runtime.log, since).await?;
+        snapshot.find_oldest(&*runtime.log, since).await?;
         let settings = snapshot.settings();
         let expire_time = expire_time(snapshot, subscription, now)?;
         let settings = domain::Snapshot { expire_time, ..(*settings).clone() };
         let name = settings.name.clone();
         let value = readable(snapshot.stored_as(settings.clone()).encode(), name.as_str())?;
         // The catalogue names only what the log has.
-        self.runtime.log.commit(Commit::barrier()).await?;
+        runtime.log.commit(Commit::barrier()).await?;
         let entry = self.catalogue.create(SNAPSHOT, name.as_str(), value).await?;
-        snapshot.set(settings, entry.version);
+        self.list(&entry, snapshot.topic().shard());
+        snapshot.set(settings, &entry);
         Ok(())
     }
 
     /// Makes a stored snapshot known.
     pub(super) fn add_snapshot(&self, snapshot: Arc<Snapshot>) {
         snapshot.topic().add_hold(snapshot.hold());
-        self.runtime.expiries.plan(snapshot.settings().expire_time);
+        snapshot.topic().runtime().expiries.plan(snapshot.settings().expire_time);
         self.registry.add_snapshot(snapshot);
     }
 
@@ -107,13 +109,14 @@ impl Admin {
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
             let snapshot = admin.registry.snapshot(&name)?;
-            let Stored { settings, version } = snapshot.versioned();
-            let now = admin.runtime.clock.wall();
+            let Stored { settings, version, .. } = snapshot.versioned();
+            let now = admin.host.clock.wall();
             let settings = change.apply(&settings, snapshot.created(), now)?;
             let value = readable(snapshot.stored_as(settings.clone()).encode(), name.as_str())?;
             let entry = admin.catalogue.update(SNAPSHOT, name.as_str(), value, version).await?;
-            admin.runtime.expiries.plan(settings.expire_time);
-            snapshot.set(settings, entry.version);
+            snapshot.topic().runtime().expiries.plan(settings.expire_time);
+            snapshot.set(settings, &entry);
+            admin.list(&entry, snapshot.topic().shard());
             Ok(snapshot)
         };
         self.catalogue.change(change).await
@@ -125,7 +128,7 @@ impl Admin {
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
             admin.end_snapshot(&admin.registry.snapshot(&name)?).await?;
-            admin.runtime.auditor.record("delete", name.to_string(), None);
+            admin.host.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await
@@ -137,7 +140,7 @@ impl Admin {
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
             let Ok(snapshot) = admin.registry.snapshot(&name) else { return Ok(false) };
-            if snapshot.settings().expire_time > admin.runtime.retention_now() {
+            if snapshot.settings().expire_time > snapshot.topic().runtime().retention_now() {
                 return Ok(false);
             }
             admin.end_snapshot(&snapshot).await?;
@@ -147,15 +150,22 @@ impl Admin {
     }
 
     async fn end_snapshot(&self, snapshot: &Arc<Snapshot>) -> Result<()> {
-        let Stored { settings, version } = snapshot.versioned();
+        let Stored { settings, version, .. } = snapshot.versioned();
         let name = settings.name.as_str();
         self.catalogue.delete(SNAPSHOT, name, version).await?;
+        self.let_snapshot_go(snapshot);
+        Ok(())
+    }
+
+    /// Lets go of a snapshot that is not in the catalogue anymore.
+    pub(super) fn let_snapshot_go(&self, snapshot: &Arc<Snapshot>) {
+        let Stored { settings, id, .. } = snapshot.versioned();
+        drop(self.directory.remove(SNAPSHOT.0, settings.name.as_str(), id, None));
         self.registry.remove_snapshot(&settings.name);
         snapshot.topic().remove_hold(snapshot.hold());
         if let Some(readers) = self.registry.readers_of(snapshot.topic().id()) {
             self.registry.drop_if_unused(&readers);
         }
-        Ok(())
     }
 }
 

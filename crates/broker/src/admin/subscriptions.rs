@@ -8,10 +8,11 @@ use domain::push::Secret;
 use domain::{SubscriptionName, Timestamp};
 use storage::Kind;
 
-use super::{Admin, SUBSCRIPTION, USED};
-use crate::catalogue::{Ledger, readable};
+use super::{Admin, SUBSCRIPTION, USED, kept_for};
+use crate::catalogue::readable;
 use crate::definition::{StoredSubscription, Unreadable};
 use crate::error::{Error, Resource, Result};
+use crate::runtime::Runtime;
 use crate::secret::make_secret;
 use crate::subscription::Subscription;
 use crate::transform::Functions;
@@ -25,23 +26,26 @@ impl Admin {
     ) -> Result<Arc<Subscription>> {
         settings.validate()?;
         self.check_account(None, &settings)?;
-        self.runtime.transforms.check(settings.name.as_str(), &settings.transforms).await?;
+        self.shards.of(&settings.topic)?;
+        self.host.transforms.check(settings.name.as_str(), &settings.transforms).await?;
         self.check_bucket(None, &settings)?;
         let admin = Arc::clone(self);
         let change = async move {
-            let mut ledger = admin.catalogue.lock().await;
+            let _ledger = admin.catalogue.lock().await;
             let name = settings.name.clone();
             if admin.registry.has_subscription(&name) {
                 return Err(Error::AlreadyExists(Resource::Subscription, name.to_string()));
             }
+            let shard = admin.shards.of(&settings.topic)?;
             let topic = admin.registry.topic(&settings.topic)?;
             let progress = admin.seeker.progress_from(settings.start, &topic).await?;
             let cursor = progress.cursor();
             let stored = StoredSubscription { settings, topic: topic.id(), cursor, gone: None };
             let value = readable(stored.encode(), name.as_str())?;
             let entry = admin.catalogue.create(SUBSCRIPTION, name.as_str(), value).await?;
-            let used_at = admin.runtime.clock.wall();
-            let subscription = admin.load_subscription(&entry, used_at, &mut ledger).await?;
+            let used_at = admin.host.clock.wall();
+            let loaded = admin.load_subscriptions(&shard, vec![(entry, used_at)]);
+            let subscription = loaded.await?.pop().ok_or_else(Error::broken_off)?;
             subscription.touch(used_at);
             // Between what snapshots keep there may be what nothing does.
             if progress.acked_above_count() > 0 {
@@ -66,10 +70,10 @@ impl Admin {
         let current = self.registry.subscription(&name)?.settings();
         let tried = change.clone().apply(&current)?.transforms;
         if tried != current.transforms {
-            self.runtime.transforms.check(name.as_str(), &tried).await?;
+            self.host.transforms.check(name.as_str(), &tried).await?;
         }
         let change = async move {
-            let mut ledger = admin.catalogue.lock().await;
+            let _ledger = admin.catalogue.lock().await;
             let subscription = admin.registry.subscription(&name)?;
             let before = subscription.settings();
             let settings = change.apply(&before)?;
@@ -78,7 +82,7 @@ impl Admin {
             }
             admin.check_account(Some(&before), &settings)?;
             admin.check_bucket(Some(&before), &settings)?;
-            admin.store_settings(&mut ledger, &subscription, settings).await?;
+            admin.store_settings(&subscription, settings).await?;
             admin.audit_push(Some(&before), &subscription.settings());
             admin.audit_export(Some(&before), &subscription.settings());
             Ok(subscription)
@@ -97,7 +101,7 @@ impl Admin {
         let (admin, name) = (Arc::clone(self), name.clone());
         let secret = secret.map_or_else(make_secret, Ok)?;
         let change = async move {
-            let mut ledger = admin.catalogue.lock().await;
+            let _ledger = admin.catalogue.lock().await;
             let subscription = admin.registry.subscription(&name)?;
             let settings = subscription.settings();
             let Some(signing) = &settings.signing else {
@@ -106,13 +110,13 @@ impl Admin {
                 );
                 return Err(Error::FailedPrecondition(why));
             };
-            let now = admin.runtime.clock.wall();
+            let now = admin.host.clock.wall();
             let rotated = signing.rotated(secret.clone(), now);
             let until = rotated.previous_valid_until(now).unwrap_or(now);
             let settings = domain::Subscription { signing: Some(rotated), ..(*settings).clone() };
             settings.validate()?;
-            admin.store_settings(&mut ledger, &subscription, settings).await?;
-            admin.runtime.auditor.record("rotate secret", name.to_string(), None);
+            admin.store_settings(&subscription, settings).await?;
+            admin.host.auditor.record("rotate secret", name.to_string(), None);
             Ok((secret, until))
         };
         self.catalogue.change(change).await
@@ -126,17 +130,17 @@ impl Admin {
     ) -> Result<()> {
         let (admin, name) = (Arc::clone(self), name.clone());
         let change = async move {
-            let mut ledger = admin.catalogue.lock().await;
+            let _ledger = admin.catalogue.lock().await;
             let subscription = admin.registry.subscription(&name)?;
             let settings = subscription.settings();
             if settings.detached {
                 return Ok(());
             }
             let settings = domain::Subscription { detached: true, ..(*settings).clone() };
-            admin.store_settings(&mut ledger, &subscription, settings).await?;
+            admin.store_settings(&subscription, settings).await?;
             subscription.readers().detach(&subscription);
             admin.registry.drop_if_unused(subscription.readers());
-            admin.runtime.auditor.record("detach", name.to_string(), None);
+            admin.host.auditor.record("detach", name.to_string(), None);
             Ok(subscription.drop_backlog().await.map(drop)?)
         };
         self.catalogue.change(change).await
@@ -145,7 +149,6 @@ impl Admin {
     /// Stores changed settings and puts them in force.
     async fn store_settings(
         &self,
-        ledger: &mut Ledger,
         subscription: &Arc<Subscription>,
         settings: domain::Subscription,
     ) -> Result<()> {
@@ -160,7 +163,7 @@ impl Admin {
         let functions = Functions::new(name, &settings.transforms)?;
         let value = readable(stored.encode(), name)?;
         let entry = self.catalogue.update(SUBSCRIPTION, name, value, version).await?;
-        self.note_policy(ledger, Some(&before), Some(&settings));
+        self.list_subscription((subscription.id(), entry.version), Some(&before), &settings);
         subscription.set_settings(Arc::new(settings), functions, stored.gone, entry.version);
         self.dependants.push.look_at(subscription);
         self.dependants.export.look_at(subscription);
@@ -175,10 +178,10 @@ impl Admin {
     ) -> Result<()> {
         let (admin, name) = (Arc::clone(self), name.clone());
         let change = async move {
-            let mut ledger = admin.catalogue.lock().await;
+            let _ledger = admin.catalogue.lock().await;
             let subscription = admin.registry.subscription(&name)?;
-            admin.end_subscription(&mut ledger, &subscription).await?;
-            admin.runtime.auditor.record("delete", name.to_string(), None);
+            admin.end_subscription(&subscription).await?;
+            admin.host.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await
@@ -191,66 +194,70 @@ impl Admin {
     ) -> Result<bool> {
         let (admin, name) = (Arc::clone(self), name.clone());
         let change = async move {
-            let mut ledger = admin.catalogue.lock().await;
-            let now = admin.runtime.retention_now();
+            let _ledger = admin.catalogue.lock().await;
             let Ok(subscription) = admin.registry.subscription(&name) else { return Ok(false) };
+            let now = subscription.topic().runtime().retention_now();
             if subscription.expires_at(now).is_none_or(|at| at > now) {
                 return Ok(false);
             }
-            admin.end_subscription(&mut ledger, &subscription).await?;
+            admin.end_subscription(&subscription).await?;
             Ok(true)
         };
         self.catalogue.change(change).await
     }
 
-    async fn end_subscription(
-        &self,
-        ledger: &mut Ledger,
-        subscription: &Arc<Subscription>,
-    ) -> Result<()> {
+    async fn end_subscription(&self, subscription: &Arc<Subscription>) -> Result<()> {
         let (settings, version) = subscription.versioned();
         let name = settings.name.as_str();
         self.catalogue.delete(SUBSCRIPTION, name, version).await?;
+        self.let_go(subscription);
+        self.dependants.attempts.forget(subscription.id());
+        Ok(())
+    }
+
+    /// Lets go of a subscription that is not in the catalogue anymore.
+    pub(super) fn let_go(&self, subscription: &Arc<Subscription>) {
+        let settings = subscription.settings();
         self.registry.remove_subscription(&settings.name);
         subscription.mark_deleted();
         self.dependants.push.look_at(subscription);
         self.dependants.export.look_at(subscription);
         subscription.readers().detach(subscription);
-        self.note_policy(ledger, Some(&settings), None);
+        self.unlist_subscription(subscription.id(), &settings);
         self.registry.drop_if_unused(subscription.readers());
-        self.runtime.changed.forget(subscription.id());
-        self.dependants.attempts.forget(subscription.id());
-        Ok(())
+        subscription.topic().runtime().changed.forget(subscription.id());
     }
 
     /// Has the chore look at `subscription` when it expires.
     pub(super) fn plan_expiry(&self, subscription: &Subscription) {
-        if let Some(at) = subscription.expires_at(self.runtime.clock.wall()) {
-            self.runtime.expiries.plan(at);
+        if let Some(at) = subscription.expires_at(self.host.clock.wall()) {
+            subscription.topic().runtime().expiries.plan(at);
         }
     }
 
-    /// Saves when every subscription was last used, if that has changed.
-    pub(crate) async fn save_used(&self) -> Result<()> {
+    /// Saves when every subscription of a shard was last used, if that has changed.
+    pub(crate) async fn save_used(&self, shard: &Runtime) -> Result<()> {
         let mut ledger = self.catalogue.lock().await;
-        if !self.runtime.expiries.take_used() {
+        if !shard.expiries.take_used() {
             return Ok(());
         }
-        let now = self.runtime.clock.wall();
-        let subscriptions = self.registry.all_subscriptions();
+        let now = self.host.clock.wall();
+        let ledger = ledger.of(shard.shard);
+        let subscriptions = self.registry.subscriptions_in(shard.shard);
         let used: BTreeMap<u64, u64> = subscriptions
             .iter()
             .map(|subscription| (subscription.id().0, subscription.used_at(now).0))
             .collect();
-        let value = readable(serde_json::to_vec(&used).map_err(Unreadable::Json), USED)?;
+        let name = kept_for(USED, shard.shard);
+        let value = readable(serde_json::to_vec(&used).map_err(Unreadable::Json), &name)?;
         let store = self.catalogue.store();
-        match store.put(Kind::Bookkeeping, USED, Bytes::from(value), ledger.used_version).await {
+        match store.put(Kind::Bookkeeping, &name, Bytes::from(value), ledger.used_version).await {
             Ok(entry) => {
                 ledger.used_version = Some(entry.version);
                 Ok(())
             }
             Err(error) => {
-                self.runtime.expiries.note_use();
+                shard.expiries.note_use();
                 Err(error.into())
             }
         }

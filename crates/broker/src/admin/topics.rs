@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::{Offset, Timestamp, TopicName};
-use storage::Kind;
+use domain::{Offset, ShardId, SubscriptionId, Timestamp, TopicName};
+use storage::{Entry, Kind};
 
-use super::{Admin, OFFSET_FLOOR, TOPIC};
+use super::{Admin, OFFSET_FLOOR, TOPIC, kept_for};
 use crate::catalogue::{Ledger, readable};
 use crate::definition::StoredTopic;
+use crate::directory::Listed;
 use crate::error::{Error, Resource, Result};
+use crate::subscription::Readers;
 use crate::topic::{Topic, Versioned};
 use crate::transform::Functions;
 
@@ -21,12 +23,15 @@ impl Admin {
         settings: domain::Topic,
     ) -> Result<Arc<Topic>> {
         settings.validate()?;
-        self.runtime.transforms.check(settings.name.as_str(), &settings.transforms).await?;
+        self.shards.of(&settings.name)?;
+        self.host.transforms.check(settings.name.as_str(), &settings.transforms).await?;
         let admin = Arc::clone(self);
         let change = async move {
-            let ledger = admin.catalogue.lock().await;
+            let mut ledger = admin.catalogue.lock().await;
             let name = settings.name.clone();
-            let first = Offset(admin.runtime.clock.wall().0).max(ledger.offset_floor);
+            let shard = admin.shards.of(&name)?;
+            let floor = ledger.of(shard.runtime.shard).offset_floor;
+            let first = Offset(admin.host.clock.wall().0).max(floor);
             let kept_since = Timestamp(0);
             let check = |wanted| admin.schemas.check_of(wanted, None, true);
             let schema = settings.schema.as_ref().map(check).transpose()?;
@@ -34,7 +39,7 @@ impl Admin {
             let stored = StoredTopic { settings, first, kept_since, schema };
             let value = readable(stored.encode(), name.as_str())?;
             let entry = admin.catalogue.create(TOPIC, name.as_str(), value).await?;
-            admin.load_topic(&entry, &ledger).await
+            admin.load_topic(&shard, &entry).await
         };
         self.catalogue.change(change).await
     }
@@ -51,7 +56,7 @@ impl Admin {
         let (tried, _) = self.schemas.changed(change.clone(), &current, check.as_ref())?;
         let tried = tried.transforms;
         if tried != current.transforms {
-            self.runtime.transforms.check(name.as_str(), &tried).await?;
+            self.host.transforms.check(name.as_str(), &tried).await?;
         }
         let change = async move {
             let _ledger = admin.catalogue.lock().await;
@@ -96,63 +101,84 @@ impl Admin {
                 topic.unmark_deleted();
                 return Err(error);
             }
-            admin.registry.remove_topic(&name);
-            admin.dependants.live.look_at(topic);
-            admin.dependants.dead_letters.drop_topic(topic).await;
-            admin.registry.drop_if_unused(&readers);
-            admin.runtime.auditor.record("delete", name.to_string(), None);
+            admin.end_topic(&readers).await;
+            admin.host.auditor.record("delete", name.to_string(), None);
             Ok(())
         };
         self.catalogue.change(change).await
     }
 
+    /// Lets go of a topic that is deleted and stored so.
+    pub(super) async fn end_topic(&self, readers: &Readers) {
+        let topic = readers.topic();
+        self.registry.remove_topic(topic.name());
+        drop(self.directory.remove(Kind::Topic, topic.name().as_str(), topic.id().0, None));
+        self.dependants.live.look_at(topic);
+        self.dependants.dead_letters.drop_topic(topic).await;
+        self.registry.drop_if_unused(readers);
+    }
+
     /// The floor goes first: were the topic gone without it, its offsets could come again.
     async fn store_deleted(&self, ledger: &mut Ledger, topic: &Topic, next: Offset) -> Result<()> {
-        let floor = ledger.offset_floor.max(next);
-        let value = Bytes::from(floor.to_string());
-        let store = self.catalogue.store();
-        let entry = store.put(Kind::Bookkeeping, OFFSET_FLOOR, value, ledger.floor_version).await?;
-        ledger.offset_floor = floor;
-        ledger.floor_version = Some(entry.version);
+        self.raise_floor(ledger, topic.shard(), next).await?;
         let version = topic.versioned().version;
         self.catalogue.delete(TOPIC, topic.name().as_str(), version).await
     }
 
-    /// Counts the dead letter policies that name a topic, as one of them changes. Such topics
-    /// keep their messages.
-    pub(super) fn note_policy(
+    /// No topic of that shard that is created from now on has an offset below `next`.
+    pub(super) async fn raise_floor(
         &self,
         ledger: &mut Ledger,
+        shard: ShardId,
+        next: Offset,
+    ) -> Result<()> {
+        let ledger = ledger.of(shard);
+        let floor = ledger.offset_floor.max(next);
+        let (name, value) = (kept_for(OFFSET_FLOOR, shard), Bytes::from(floor.to_string()));
+        let store = self.catalogue.store();
+        let entry = store.put(Kind::Bookkeeping, &name, value, ledger.floor_version).await?;
+        ledger.offset_floor = floor;
+        ledger.floor_version = Some(entry.version);
+        Ok(())
+    }
+
+    /// Lists a subscription with the dead letter policy it has now; topics that such a policy names
+    /// keep their messages.
+    pub(super) fn list_subscription(
+        &self,
+        (id, version): (SubscriptionId, u64),
         before: Option<&domain::Subscription>,
-        after: Option<&domain::Subscription>,
+        after: &domain::Subscription,
     ) {
-        let named = |settings: &domain::Subscription| {
-            settings.dead_letter_policy.as_ref().map(|policy| policy.topic.clone())
-        };
-        let (before, after) = (before.and_then(named), after.and_then(named));
-        if before == after {
-            return;
-        }
-        if let Some(name) = before {
-            let count = ledger.dead_letter_topics.get_mut(&name);
-            let is_last = count.is_none_or(|count| {
-                *count -= 1;
-                *count == 0
-            });
-            if is_last {
-                ledger.dead_letter_topics.remove(&name);
-                self.mark_dead_letter(&name, false);
+        let shard = self.catalogue.shard_of(&after.topic);
+        let listed = Listed { id: id.0, version, shard, letters: letters_to(after) };
+        let (name, before) = (after.name.as_str(), before.and_then(letters_to));
+        self.mark_dead_letter(self.directory.put(Kind::Subscription, name, listed, before));
+    }
+
+    /// Lists a subscription no more.
+    pub(super) fn unlist_subscription(&self, id: SubscriptionId, gone: &domain::Subscription) {
+        let (name, before) = (gone.name.as_str(), letters_to(gone));
+        self.mark_dead_letter(self.directory.remove(Kind::Subscription, name, id.0, before));
+    }
+
+    pub(super) fn mark_dead_letter(&self, changed: Vec<(TopicName, bool)>) {
+        for (name, is_dead_letter) in changed {
+            if let Ok(topic) = self.registry.topic(&name) {
+                topic.set_dead_letter(is_dead_letter);
             }
-        }
-        if let Some(name) = after {
-            self.mark_dead_letter(&name, true);
-            *ledger.dead_letter_topics.entry(name).or_default() += 1;
         }
     }
 
-    fn mark_dead_letter(&self, name: &TopicName, is_dead_letter: bool) {
-        if let Ok(topic) = self.registry.topic(name) {
-            topic.set_dead_letter(is_dead_letter);
-        }
+    /// Lists a topic or a snapshot of that shard.
+    pub(super) fn list(&self, entry: &Entry, shard: ShardId) {
+        let Entry { kind, name, id, version, .. } = entry;
+        let listed = Listed { id: *id, version: *version, shard, letters: None };
+        drop(self.directory.put(*kind, name, listed, None));
     }
+}
+
+/// The topic that its dead letters go to.
+pub(super) fn letters_to(settings: &domain::Subscription) -> Option<TopicName> {
+    settings.dead_letter_policy.as_ref().map(|policy| policy.topic.clone())
 }

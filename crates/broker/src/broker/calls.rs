@@ -18,7 +18,7 @@ use super::Broker;
 use crate::catalogue::Page;
 use crate::consumer::{self, Consumer};
 use crate::error::Result;
-use crate::runtime::Runtime;
+use crate::runtime::Host;
 use crate::schema::{Against, Revised, Schema};
 use crate::seek::SeekTarget;
 use crate::snapshot::Snapshot;
@@ -65,8 +65,9 @@ impl Broker {
 
     /// Appends `messages` to a topic; returns their offsets once they are durable.
     pub async fn publish(&self, topic: &TopicName, messages: Vec<Message>) -> Result<Published> {
-        self.runtime.check_serving()?;
-        self.registry.topic(topic)?.publish(messages).await
+        let topic = self.registry.topic(topic)?;
+        topic.runtime().check_serving()?;
+        topic.publish(messages).await
     }
 }
 
@@ -74,7 +75,7 @@ impl Broker {
 impl Broker {
     /// Tries the code of a transform; `owner` is who has it tried.
     pub async fn validate_transform(&self, owner: &str, transform: Transform) -> Result<()> {
-        self.runtime.transforms.check(owner, &[transform]).await
+        self.host.transforms.check(owner, &[transform]).await
     }
 
     /// What each of `transforms` makes of a message, one after the other, up to the first that
@@ -85,14 +86,14 @@ impl Broker {
         transforms: &[Transform],
         message: Message,
     ) -> Result<Vec<Result<Outcome, Failure>>> {
-        let Runtime { transforms: runner, clock, .. } = &*self.runtime;
+        let Host { transforms: runner, clock, .. } = &*self.host;
         runner.check(owner, transforms).await?;
         runner.try_out(&**clock, owner, transforms, message).await
     }
 
     /// What became of the messages that went through transforms since the start.
     pub fn transform_figures(&self) -> TransformFigures {
-        self.runtime.transforms.figures()
+        self.host.transforms.figures()
     }
 }
 
@@ -170,7 +171,7 @@ impl Broker {
         wait: Duration,
     ) -> Result<Vec<Lease>> {
         let subscription = self.subscription(name)?;
-        consumer::pull(subscription, &*self.runtime.clock, records_max, wait).await
+        consumer::pull(subscription, &*self.host.clock, records_max, wait).await
     }
 
     /// Opens a stream of leases with this `ack_deadline`, as many at a time as `flow` allows.

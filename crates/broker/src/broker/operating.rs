@@ -19,9 +19,10 @@ use crate::error::Result;
 use crate::figures::{Obstacles, SubscriptionFigures, TopicFigures};
 use crate::live::Live;
 use crate::maintenance::ClockStatus;
+use crate::parcel::Parcel;
 use crate::peek::{Peek, PeekPage};
 use crate::replay::Replay;
-use crate::status::{Degraded, Status};
+use crate::status::{Degraded, ShardCounts, Status};
 
 /// Dead letters.
 impl Broker {
@@ -77,6 +78,12 @@ impl Broker {
     /// One replay.
     pub fn replay(&self, name: &str) -> Result<Replay> {
         self.dead_letters.replay(name)
+    }
+
+    /// Accepts messages of another shard for a topic that is run here: appends what is not there
+    /// yet. `Ok` means that all of it is there for good.
+    pub async fn accept(&self, parcel: Parcel) -> Result<()> {
+        self.courier.accept(parcel).await
     }
 
     /// Ends a replay before it is done. What was replayed stays replayed. `FailedPrecondition` if
@@ -176,9 +183,14 @@ impl Broker {
         self.observer.topic_figures()
     }
 
-    /// The statistics of the log.
-    pub fn log_figures(&self) -> &Arc<LogFigures> {
-        &self.log_figures
+    /// The statistics of the logs of the open shards.
+    pub fn log_figures(&self) -> Vec<Arc<LogFigures>> {
+        self.running.lock().values().map(|running| Arc::clone(&running.figures)).collect()
+    }
+
+    /// How many shards there are, here and in all.
+    pub fn shard_counts(&self) -> ShardCounts {
+        self.observer.shard_counts()
     }
 
     /// Looks up the age of oldest records where it is unknown: a bounded number of disk reads, on
@@ -213,7 +225,7 @@ impl Broker {
 impl Broker {
     /// Records an action that is done, by the caller this task works for.
     pub fn audit(&self, act: &'static str, resource: impl Into<String>, details: Option<String>) {
-        self.runtime.auditor.record(act, resource, details);
+        self.host.auditor.record(act, resource, details);
     }
 
     /// The same, by `peer`: for work that is not done in the caller's task.
@@ -224,6 +236,6 @@ impl Broker {
         resource: impl Into<String>,
         details: Option<String>,
     ) {
-        self.runtime.auditor.record_of(peer, act, resource, details);
+        self.host.auditor.record_of(peer, act, resource, details);
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::letter;
-use domain::{OffsetRange, SubscriptionName, Timestamp};
+use domain::{OffsetRange, ShardId, SubscriptionName, Timestamp};
 use storage::ReadLimit;
 use tokio::sync::Notify;
 
 use crate::error::Result;
 use crate::ranges::union;
 use crate::registry::Registry;
-use crate::runtime::LogAccess;
+use crate::runtime::{LogAccess, Runtime};
 use crate::source::read_some;
 use crate::subscription::Readers;
 use crate::topic::Topic;
@@ -23,18 +23,17 @@ const READ_LIMIT: ReadLimit = ReadLimit { records: 1_000, bytes: 4 << 20 };
 
 /// Reads dead letter topics.
 pub(crate) struct Counter {
+    shard: ShardId,
     access: LogAccess,
     registry: Arc<Registry>,
     new_letters: Arc<Notify>,
 }
 
 impl Counter {
-    pub(crate) fn new(
-        access: LogAccess,
-        registry: Arc<Registry>,
-        new_letters: Arc<Notify>,
-    ) -> Self {
-        Self { access, registry, new_letters }
+    /// Reads those of one shard.
+    pub(crate) fn new(runtime: &Runtime, registry: Arc<Registry>) -> Self {
+        let (access, new_letters) = (LogAccess::new(runtime), Arc::clone(&runtime.new_letters));
+        Self { shard: runtime.shard, access, registry, new_letters }
     }
 
     /// Reads on whenever there is something new, forever.
@@ -46,7 +45,7 @@ impl Counter {
             if is_look {
                 look_at = clock.now().plus(LOOK_EVERY);
             }
-            for readers in self.registry.all_readers() {
+            for readers in self.registry.readers_in(self.shard) {
                 let topic = readers.topic();
                 if topic.is_dead_letter()
                     && (topic.letters().take_news() || is_look)
@@ -57,6 +56,7 @@ impl Counter {
                 }
             }
             tokio::select! {
+                biased;
                 () = self.new_letters.notified() => {}
                 () = clock.sleep_until(look_at) => {}
             }

@@ -152,7 +152,7 @@ impl DeadLetterAdmin {
     ) -> Result<LetterPage> {
         let letter_box = self.letter_box(place)?;
         let topic = letter_box.topic();
-        let end = self.access.log.end(topic.id());
+        let end = topic.log().end(topic.id());
         let first = self.first_letter(topic, query.criteria.since).await?;
         let mut at = query.from.map_or(first, |from| from.max(first));
         let looked_to = at.plus(LOOKED_THROUGH_MAX);
@@ -182,7 +182,7 @@ impl DeadLetterAdmin {
     pub(crate) async fn get(&self, topic: &TopicName, id: Offset) -> Result<FoundLetter> {
         let readers = self.registry.readers(topic)?;
         let topic = readers.topic();
-        let found_there = find(&*self.access.log, topic.id(), id).await?;
+        let found_there = find(&**topic.log(), topic.id(), id).await?;
         if let Found::Record(record) = found_there {
             let state = states(&readers, &[id]).pop().unwrap_or(LetterState::Waiting);
             if state != LetterState::Deleted {
@@ -225,7 +225,7 @@ impl DeadLetterAdmin {
         since: Option<Timestamp>,
     ) -> Result<Offset> {
         let since = since.unwrap_or(Timestamp(0));
-        Ok(self.access.log.offset_at(topic.id(), since).await?)
+        Ok(topic.log().offset_at(topic.id(), since).await?)
     }
 
     /// The letters of `letter_box` in the next part of its log, with what happened to them.
@@ -238,7 +238,7 @@ impl DeadLetterAdmin {
         if from >= end {
             return Ok(Stretch { letters: Vec::new(), next: None });
         }
-        let log = &*self.access.log;
+        let log = &**letter_box.topic().log();
         let batch = read_some(log, letter_box.topic().id(), from, READ_LIMIT).await?;
         // Reading from memory never waits; yield so that others get their turn.
         tokio::task::coop::consume_budget().await;

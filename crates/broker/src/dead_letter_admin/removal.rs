@@ -13,6 +13,7 @@ use super::replays::{DELETED, REPLAYED, handled_name};
 use super::{DeadLetterAdmin, LetterPlace};
 use crate::error::{Error, Result};
 use crate::handled_letters::{HandledIds, nothing_done};
+use crate::runtime::Runtime;
 use crate::topic::Topic;
 
 /// Maximum number of letter ranges deleted in one commit.
@@ -46,8 +47,8 @@ impl DeadLetterAdmin {
         let change = async move {
             admin.make_ids(asked.topic()).await?;
             for some in letters.chunks(RANGES_MAX) {
-                let (log, changed) = (&*admin.access.log, &*admin.changed_letters);
-                let deleted = asked.letters().delete(log, changed, some.to_vec());
+                let Runtime { log, changed_letters, .. } = &**asked.topic().runtime();
+                let deleted = asked.letters().delete(&**log, changed_letters, some.to_vec());
                 deleted.ok_or(Error::Closing)?.await?;
             }
             admin.audit(&asked, "delete dead letters", format!("{count} deleted"));
@@ -91,7 +92,7 @@ impl DeadLetterAdmin {
             Selection::Messages(_) => None,
         };
         let first = self.first_letter(letter_box.topic(), since).await?;
-        let end = self.access.log.end(letter_box.topic().id());
+        let end = letter_box.topic().log().end(letter_box.topic().id());
         Ok(match selection.bounds() {
             Some((from, last)) => (from.max(first), last.next().min(end)),
             None => (first, end),

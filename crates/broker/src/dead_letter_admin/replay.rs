@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::replay::{Destination, Selection};
-use domain::{SubscriptionId, Timestamp};
+use domain::{ShardId, SubscriptionId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -31,6 +31,8 @@ pub(crate) struct Run {
     pub(super) name: String,
     /// The id under which the letters it has sent are stored while it runs.
     pub(super) id: SubscriptionId,
+    /// The shard of its letters, which runs it.
+    pub(super) shard: ShardId,
     pub(super) order: Order,
     account: Mutex<(Account, u64)>,
     is_counted: AtomicBool,
@@ -42,8 +44,7 @@ pub(crate) struct Run {
 impl Run {
     /// `version` is the version in the catalogue.
     pub(super) fn new(
-        name: String,
-        id: SubscriptionId,
+        (name, id, shard): (String, SubscriptionId, ShardId),
         order: Order,
         account: Account,
         version: u64,
@@ -52,6 +53,7 @@ impl Run {
         Self {
             name,
             id,
+            shard,
             order,
             account: Mutex::new((account, version)),
             is_counted: AtomicBool::new(is_ended),

@@ -1,11 +1,11 @@
 //! All replays: requesting, listing, canceling, and resuming them after a restart.
 
-use clock::tasks::Task;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{ProjectName, SubscriptionId, TopicId};
+use clock::tasks::{self, Task};
+use domain::{ProjectName, ShardId, SubscriptionId, TopicId};
 use parking_lot::{Mutex, RwLock};
 use storage::{Entry, Kind};
 
@@ -18,7 +18,7 @@ use crate::definition::StoredReplay;
 use crate::error::{Error, Resource, Result};
 use crate::handled_letters::{HandledIds, nothing_done};
 use crate::replay::{Account, Order, Replay, ReplayState};
-use clock::tasks;
+use crate::runtime::Runtime;
 use crate::subscription::Readers;
 use crate::topic::Topic;
 
@@ -44,7 +44,7 @@ pub(super) fn handled_name(topic: TopicId, what: &str) -> String {
 #[derive(Default)]
 pub(super) struct Replays {
     runs: RwLock<BTreeMap<String, Arc<Run>>>,
-    tasks: Mutex<Vec<Task>>,
+    tasks: Mutex<Vec<(ShardId, Task)>>,
 }
 
 impl Replays {
@@ -57,15 +57,16 @@ impl Replays {
         self.runs.read().values().filter(|run| run.is_running()).count()
     }
 
-    /// Ends the tasks because the server stops. They resume after the next start.
-    async fn close(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks {
+    /// Ends and forgets those of a shard that is closed. They resume when it is opened again.
+    async fn close(&self, shard: ShardId) {
+        let ended = self.tasks.lock().extract_if(.., |(of, _)| *of == shard).collect::<Vec<_>>();
+        for (_, task) in ended {
             task.abort();
-            // An aborted task always ends with an error.
-            drop(task.await);
+            task.await;
         }
-        self.all().iter().for_each(|run| run.changed.notify_waiters());
+        let is_there = |_: &String, run: &mut Arc<Run>| run.shard == shard;
+        let gone = self.runs.write().extract_if(.., is_there).collect::<Vec<_>>();
+        gone.iter().for_each(|(_, run)| run.changed.notify_waiters());
     }
 }
 
@@ -79,6 +80,11 @@ impl DeadLetterAdmin {
         let change = async move {
             admin.make_ids(letter_box.topic()).await?;
             let run = admin.store_replay(&letter_box, request).await?;
+            if letter_box.topic().runtime().serving.is_over() {
+                // The shard moved meanwhile, and its next owner may have looked before this was
+                // stored: it may come to run it only when it opens the shard again.
+                return Err(Error::broken_off());
+            }
             admin.start_replay(Arc::clone(&run), Arc::clone(&letter_box.readers), nothing_done());
             let act = format!("{} begun", run.name);
             admin.audit(&letter_box, "replay dead letters", act);
@@ -87,6 +93,7 @@ impl DeadLetterAdmin {
         let run = self.catalogue.change(change).await?;
         let until = self.access.clock.now().plus(COUNT_WAIT);
         tokio::select! {
+            biased;
             () = wait_for(&run, Run::is_counted) => {}
             () = self.access.clock.sleep_until(until) => {}
         }
@@ -118,8 +125,12 @@ impl DeadLetterAdmin {
             return Err(Error::FailedPrecondition(why));
         }
         run.cancel();
-        wait_for(&run, |run| !run.is_running() || self.access.check_serving().is_err()).await;
-        self.access.check_serving()?;
+        let is_gone = || !self.replays.runs.read().contains_key(name);
+        wait_for(&run, |run| !run.is_running() || is_gone()).await;
+        if is_gone() {
+            self.access.check_serving()?;
+            return Err(Error::NotOwner(run.shard));
+        }
         Ok(run.view())
     }
 
@@ -128,9 +139,9 @@ impl DeadLetterAdmin {
         self.replays.running()
     }
 
-    /// Ends the tasks of replays because the server stops.
-    pub(crate) async fn close(&self) {
-        self.replays.close().await;
+    /// Ends the tasks of a shard's replays because it is closed.
+    pub(crate) async fn close(&self, shard: ShardId) {
+        self.replays.close(shard).await;
     }
 
     fn find_replay(&self, name: &str) -> Result<Arc<Run>> {
@@ -175,7 +186,7 @@ impl DeadLetterAdmin {
             to: request.to,
             per_second: request.per_second,
             again: request.again,
-            until: self.access.log.end(letter_box.topic().id()),
+            until: letter_box.topic().log().end(letter_box.topic().id()),
             created: now,
         };
         let account = Account::new(now);
@@ -183,8 +194,8 @@ impl DeadLetterAdmin {
         let stored = StoredReplay { order: order.clone(), account: account.clone() };
         let value = readable(stored.encode(), &name)?;
         let entry = self.catalogue.store().put(Kind::Replay, &name, value, None).await?;
-        let run = Run::new(name.clone(), SubscriptionId(entry.id), order, account, entry.version);
-        let run = Arc::new(run);
+        let (id, shard) = (SubscriptionId(entry.id), letter_box.topic().shard());
+        let run = Arc::new(Run::new((name.clone(), id, shard), order, account, entry.version));
         self.replays.runs.write().insert(name, Arc::clone(&run));
         Ok(run)
     }
@@ -234,12 +245,13 @@ impl DeadLetterAdmin {
         let sent = readers.topic().letters().open_run(run.id, done);
         run.note(self.access.clock.wall(), |account| account.replayed = sent);
         let admin = Arc::clone(self);
+        let shard = run.shard;
         let task = tasks::spawn("replay", async move {
             work(&admin, &run, readers).await;
         });
         let mut tasks = self.replays.tasks.lock();
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task);
+        tasks.retain(|(_, task)| !task.is_finished());
+        tasks.push((shard, task));
     }
 
     /// Stores how a replay ended. Its own progress is no longer needed: what was done with letters
@@ -265,8 +277,8 @@ impl DeadLetterAdmin {
             Ok(entry) => {
                 if let Some(readers) = self.registry.readers_of(run.order.topic_id) {
                     readers.topic().letters().close_run(run.id);
+                    readers.topic().runtime().changed.forget(run.id);
                 }
-                self.changed.forget(run.id);
                 run.end(account, entry.version);
             }
             // After the next start it will have little or nothing left to do.
@@ -277,8 +289,9 @@ impl DeadLetterAdmin {
         }
     }
 
-    /// Loads what the store knows about letters and replays. The topics are already loaded.
-    pub(crate) async fn load(&self) -> Result<()> {
+    /// Loads what the store knows about letters and replays of a shard, whose topics are already
+    /// loaded. `living` are the topics of all shards.
+    pub(crate) async fn load(&self, shard: &Runtime, living: &BTreeSet<TopicId>) -> Result<()> {
         let mut ids: BTreeMap<(TopicId, String), Entry> = BTreeMap::new();
         for entry in self.catalogue.entries(Kind::HandledLetters).await? {
             match entry.name.split_once('/').map(|(id, what)| (id.parse().map(TopicId), what)) {
@@ -288,17 +301,26 @@ impl DeadLetterAdmin {
                 _ => tracing::warn!(name = entry.name, "an unknown mark is left alone"),
             }
         }
-        let topics: std::collections::BTreeSet<_> = ids.keys().map(|(id, _)| *id).collect();
+        let topics: BTreeSet<_> = ids.keys().map(|(id, _)| *id).collect();
         for id in topics {
             let replayed = ids.remove(&(id, REPLAYED.to_owned()));
             let deleted = ids.remove(&(id, DELETED.to_owned()));
-            self.load_handled(id, replayed, deleted).await?;
+            if living.contains(&id) {
+                self.load_handled(shard, id, replayed, deleted).await?;
+            } else {
+                for entry in replayed.into_iter().chain(deleted) {
+                    self.drop_handled(shard, &entry).await?;
+                }
+            }
         }
         for entry in self.catalogue.entries(Kind::Replay).await? {
-            self.load_replay(&entry).await?;
+            self.load_replay(shard, &entry, living).await?;
         }
-        for readers in self.registry.all_readers() {
-            readers.topic().letters().mark_all_changed(&self.changed_letters);
+        for entry in self.catalogue.entries(Kind::Mark).await? {
+            self.load_mark(shard, &entry, living).await?;
+        }
+        for readers in self.registry.readers_in(shard.shard) {
+            readers.topic().letters().mark_all_changed(&shard.changed_letters);
         }
         Ok(())
     }
@@ -306,54 +328,87 @@ impl DeadLetterAdmin {
     /// If only half of it exists, the next action creates the rest.
     async fn load_handled(
         &self,
+        shard: &Runtime,
         id: TopicId,
         replayed: Option<Entry>,
         deleted: Option<Entry>,
     ) -> Result<()> {
-        match (self.living_readers(id), replayed, deleted) {
-            (Some(readers), Some(replayed), Some(deleted)) => {
-                let ids = HandledIds {
-                    replayed: SubscriptionId(replayed.id),
-                    deleted: SubscriptionId(deleted.id),
-                };
-                let replayed = self.progress.load(ids.replayed, nothing_done()).await?;
-                let deleted = self.progress.load(ids.deleted, nothing_done()).await?;
-                readers.topic().letters().open(ids, replayed, deleted);
-            }
-            (Some(_), ..) => {}
-            (None, replayed, deleted) => {
-                for entry in replayed.into_iter().chain(deleted) {
-                    self.drop_handled(&entry).await?;
-                }
-            }
+        let Some(readers) = self.living_readers(shard, id) else { return Ok(()) };
+        let (Some(replayed), Some(deleted)) = (replayed, deleted) else { return Ok(()) };
+        let ids = HandledIds {
+            replayed: SubscriptionId(replayed.id),
+            deleted: SubscriptionId(deleted.id),
+        };
+        let starts = vec![(ids.replayed, nothing_done()), (ids.deleted, nothing_done())];
+        let mut loaded = shard.progress.load(starts).await?.into_iter();
+        let mut next = || loaded.next().unwrap_or_else(nothing_done);
+        let (replayed, deleted) = (next(), next());
+        readers.topic().letters().open(ids, replayed, deleted);
+        Ok(())
+    }
+
+    /// Loads what a topic of the shard has received from a source elsewhere.
+    async fn load_mark(
+        &self,
+        shard: &Runtime,
+        entry: &Entry,
+        living: &BTreeSet<TopicId>,
+    ) -> Result<()> {
+        let ids = entry.name.split_once('/').map(|(topic, source)| (topic.parse(), source.parse()));
+        let Some((Ok(topic), Ok(source))) = ids else { return Ok(()) };
+        let (topic, mark) = (TopicId(topic), SubscriptionId(entry.id));
+        if !living.contains(&topic) {
+            return self.drop_handled(shard, entry).await;
+        }
+        if let Some(readers) = self.living_readers(shard, topic) {
+            let received = shard.progress.load_one(mark, nothing_done()).await?;
+            readers.topic().letters().open_mark(source, mark, received);
         }
         Ok(())
     }
 
-    fn living_readers(&self, topic: TopicId) -> Option<Arc<Readers>> {
-        self.registry.readers_of(topic).filter(|readers| !readers.topic().is_deleted())
+    /// The topic of that id, if it is in that shard and not deleted.
+    fn living_readers(&self, shard: &Runtime, topic: TopicId) -> Option<Arc<Readers>> {
+        let readers = self.registry.readers_of(topic)?;
+        let topic = readers.topic();
+        (topic.shard() == shard.shard && !topic.is_deleted()).then_some(readers)
     }
 
-    async fn drop_handled(&self, entry: &Entry) -> Result<()> {
-        self.catalogue.store().delete(Kind::HandledLetters, &entry.name, entry.version).await?;
-        self.changed.forget(SubscriptionId(entry.id));
+    async fn drop_handled(&self, shard: &Runtime, entry: &Entry) -> Result<()> {
+        let store = self.catalogue.store();
+        match store.delete(entry.kind, &entry.name, entry.version).await {
+            // Another shard may find it at the same time.
+            Ok(()) | Err(storage::Error::NotFound | storage::Error::Conflict) => {}
+            Err(error) => return Err(error.into()),
+        }
+        shard.changed.forget(SubscriptionId(entry.id));
         Ok(())
     }
 
-    async fn load_replay(&self, entry: &Entry) -> Result<()> {
+    async fn load_replay(
+        &self,
+        shard: &Runtime,
+        entry: &Entry,
+        living: &BTreeSet<TopicId>,
+    ) -> Result<()> {
         let stored = readable(StoredReplay::decode(&entry.value), &entry.name)?;
         let (id, name) = (SubscriptionId(entry.id), entry.name.clone());
         let StoredReplay { order, account } = stored;
-        let run = Arc::new(Run::new(name.clone(), id, order, account, entry.version));
+        if self.catalogue.shard_of(&order.topic) != shard.shard {
+            return Ok(());
+        }
+        let is_living = living.contains(&order.topic_id);
+        let run = Run::new((name.clone(), id, shard.shard), order, account, entry.version);
+        let run = Arc::new(run);
         self.replays.runs.write().insert(name, Arc::clone(&run));
         if !run.is_running() {
             // The server may have stopped before this was forgotten.
-            self.changed.forget(id);
+            shard.changed.forget(id);
             return Ok(());
         }
-        match self.living_readers(run.order.topic_id) {
+        match self.living_readers(shard, run.order.topic_id).filter(|_| is_living) {
             Some(readers) => {
-                let done = self.progress.load(id, nothing_done()).await?;
+                let done = shard.progress.load_one(id, nothing_done()).await?;
                 readers.topic().letters().open_run(id, done);
             }
             None => {
@@ -364,9 +419,10 @@ impl DeadLetterAdmin {
         Ok(())
     }
 
-    /// Resumes what was running when the server stopped.
-    pub(crate) fn resume(self: &Arc<Self>) {
-        for run in self.replays.all().into_iter().filter(|run| run.is_running()) {
+    /// Resumes what was running in a shard when it was closed.
+    pub(crate) fn resume(self: &Arc<Self>, shard: ShardId) {
+        let of_shard = |run: &Arc<Run>| run.shard == shard && run.is_running();
+        for run in self.replays.all().into_iter().filter(of_shard) {
             if let Some(readers) = self.registry.readers_of(run.order.topic_id) {
                 let done = readers.topic().letters().run(run.id);
                 self.start_replay(run, readers, done);
@@ -377,24 +433,59 @@ impl DeadLetterAdmin {
     /// Forgets the letters of a deleted topic. What cannot be deleted now is deleted at the next
     /// start.
     pub(crate) async fn drop_topic(&self, topic: &Topic) {
+        let sources = topic.letters().sources().into_iter();
+        let marks =
+            sources.map(|source| (Kind::Mark, handled_name(topic.id(), &source.to_string())));
+        let handled = [REPLAYED, DELETED].map(|what| handled_name(topic.id(), what));
+        let handled = handled.into_iter().map(|name| (Kind::HandledLetters, name));
+        let names: Vec<_> = handled.chain(marks).collect();
         for id in topic.letters().clear() {
-            self.changed.forget(id);
+            topic.runtime().changed.forget(id);
         }
         let store = self.catalogue.store();
-        for what in [REPLAYED, DELETED] {
-            let name = handled_name(topic.id(), what);
-            let Ok(entry) = store.get(Kind::HandledLetters, &name).await else { continue };
-            if let Err(error) = store.delete(Kind::HandledLetters, &name, entry.version).await {
+        for (kind, name) in names {
+            let Ok(entry) = store.get(kind, &name).await else { continue };
+            if let Err(error) = store.delete(kind, &name, entry.version).await {
                 tracing::warn!(%error, name, "the mark of a deleted topic is left for now");
             }
         }
     }
 }
 
+/// How long to wait before a replay goes on that was stopped by what may pass.
+const GO_ON_AFTER: Duration = Duration::from_millis(500);
+
+/// Whether a store that several nodes share may answer otherwise soon. Nobody else would go on.
+fn may_pass(error: &Error) -> bool {
+    use storage::Error::{Indeterminate, Unavailable};
+    matches!(
+        error,
+        Error::Storage(Unavailable(_) | Indeterminate(_)) | Error::Stalled | Error::NotOwner(_)
+    )
+}
+
 /// Runs a replay to its end, unless the server stops first.
 async fn work(admin: &DeadLetterAdmin, run: &Run, readers: Arc<Readers>) {
     let letter_box = LetterBox { readers, subscription: run.order.subscription.clone() };
-    let ended = Work { admin, run, letter_box: letter_box.clone() }.go().await;
+    let (work, runtime) =
+        (Work { admin, run, letter_box: letter_box.clone() }, letter_box.topic().runtime());
+    let ended = loop {
+        let ended = work.go().await;
+        // A shard that moves takes its replays along.
+        if runtime.serving.is_over() {
+            return;
+        }
+        let may_pass = matches!(runtime.check_serving(), Err(Error::LeaseOver))
+            || runtime.serving.may_stall() && ended.as_ref().is_err_and(may_pass);
+        if ended.is_ok() || !may_pass {
+            break ended;
+        }
+        if run.is_cancelled() {
+            break Ok(Ended::Cancelled);
+        }
+        let clock = &admin.access.clock;
+        clock.sleep_until(clock.now().plus(GO_ON_AFTER)).await;
+    };
     if admin.access.check_serving().is_err() {
         return;
     }

@@ -121,7 +121,7 @@ impl Exporter {
             self.note_failure(error.kind.state(), &error.to_string());
         }
         while self.look_again() {
-            if self.shared.is_draining() {
+            if self.shared.is_draining() || self.subscription.serving().is_over() {
                 if let Err(error) = self.complete().await {
                     self.fail(&error).await;
                 }
@@ -435,6 +435,7 @@ impl Exporter {
     async fn sleep(&mut self, wait: Duration, changed: &Notify) {
         let clock = &self.shared.runtime.clock;
         tokio::select! {
+            biased;
             () = changed.notified() => {}
             () = clock.sleep_until(clock.now().plus(wait)) => {}
         }

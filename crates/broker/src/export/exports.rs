@@ -15,17 +15,17 @@ use super::exporter::Exporter;
 use super::room::Room;
 use crate::error::{Error, Result};
 use crate::options::ExportOptions;
-use crate::runtime::LogAccess;
+use crate::runtime::NodeAccess;
 use crate::schema::Schemas;
-use clock::tasks;
 use crate::subscription::Subscription;
+use clock::tasks;
 
 /// How long an exporter waits after a bug of ours aborted it.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 /// What all exporters share.
 pub(crate) struct Shared {
-    pub(super) runtime: LogAccess,
+    pub(super) runtime: NodeAccess,
     pub(super) schemas: Arc<Schemas>,
     pub(super) room: Arc<Room>,
     /// `None` = the server has no place for buckets.
@@ -49,13 +49,13 @@ impl Shared {
         self.phase.load(Ordering::SeqCst) >= STOPPING
     }
 
-    /// Resolves when whatever is not complete is given up.
-    async fn stopped(&self) {
+    /// Resolves when whatever `subscription` has not completed is given up.
+    async fn stopped(&self, subscription: &Subscription) {
         loop {
             let stopping = self.stopping.notified();
             tokio::pin!(stopping);
             stopping.as_mut().enable();
-            if self.is_stopping() {
+            if self.is_stopping() || subscription.serving().is_cut_off() {
                 return;
             }
             stopping.await;
@@ -90,7 +90,7 @@ struct Running {
 impl Exports {
     /// Starts without exporting anything yet.
     pub(crate) fn start(
-        runtime: LogAccess,
+        runtime: NodeAccess,
         schemas: Arc<Schemas>,
         options: ExportOptions,
     ) -> Result<Self> {
@@ -151,11 +151,33 @@ impl Exports {
         self.enter(DRAINING);
         let clock = &self.shared.runtime.clock;
         tokio::select! {
+            biased;
             () = self.running.end() => {}
             () = clock.sleep_until(clock.now().plus(grace)) => {}
         }
         self.enter(STOPPING);
         self.running.end().await;
+    }
+
+    /// Ends exporting for subscriptions whose shard is closed: open objects may be completed within
+    /// `grace`.
+    pub(crate) async fn let_go(&self, subscriptions: &[Arc<Subscription>], grace: Duration) {
+        let clock = &self.shared.runtime.clock;
+        self.look_again(subscriptions);
+        tokio::select! {
+            biased;
+            () = self.running.end_of(subscriptions) => {}
+            () = clock.sleep_until(clock.now().plus(grace)) => {}
+        }
+        subscriptions.iter().for_each(|subscription| subscription.serving().cut_off());
+        self.shared.stopping.notify_waiters();
+        self.running.end_of(subscriptions).await;
+    }
+
+    fn look_again(&self, subscriptions: &[Arc<Subscription>]) {
+        let exporters = self.running.exporters.lock();
+        let known = subscriptions.iter().filter_map(|one| exporters.get(&one.id()));
+        known.for_each(|exporter| exporter.notify_one());
     }
 
     /// Gives up objects that are not complete without waiting any longer.
@@ -176,11 +198,23 @@ impl Exports {
 impl Running {
     /// Resolves when no exporter is left.
     async fn end(&self) {
+        self.until(HashMap::is_empty).await;
+    }
+
+    /// Resolves when none of these has an exporter.
+    async fn end_of(&self, subscriptions: &[Arc<Subscription>]) {
+        let is_running = |exporters: &HashMap<_, _>| {
+            subscriptions.iter().any(|subscription| exporters.contains_key(&subscription.id()))
+        };
+        self.until(|exporters| !is_running(exporters)).await;
+    }
+
+    async fn until(&self, holds: impl Fn(&HashMap<SubscriptionId, Arc<Notify>>) -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.exporters.lock().is_empty() {
+            if holds(&self.exporters.lock()) {
                 return;
             }
             ended.await;
@@ -222,7 +256,8 @@ impl Exporting {
         let (shared, subscription) = (Arc::clone(&self.shared), Arc::clone(&self.subscription));
         let Some(mut exporter) = Exporter::new(shared, subscription) else { return };
         tokio::select! {
-            () = self.shared.stopped() => {}
+            biased;
+            () = self.shared.stopped(&self.subscription) => {}
             () = exporter.run(&self.changed) => {}
         }
     }
@@ -230,5 +265,7 @@ impl Exporting {
 
 /// Whether messages of the subscription should be exported.
 fn wants(subscription: &Subscription) -> bool {
-    !subscription.is_deleted() && subscription.settings().is_exported()
+    !subscription.is_deleted()
+        && !subscription.serving().is_over()
+        && subscription.settings().is_exported()
 }

@@ -51,9 +51,9 @@ impl Follower {
     }
 
     /// Wakes it up, at the end of the log. Call under the lock of the registrations.
-    pub(super) fn rouse(&self, live: &Live) {
+    pub(super) fn rouse(&self) {
         if self.resting.swap(false, Ordering::SeqCst) {
-            self.move_to(live.access.log.end(self.topic.id()));
+            self.move_to(self.topic.log().end(self.topic.id()));
             self.wake.notify_one();
         }
     }
@@ -76,10 +76,10 @@ impl Follower {
     }
 }
 
-/// Runs until the topic is no longer followed or the server stops.
+/// Runs until the topic is no longer followed or its shard is closed.
 pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
     let mut matcher = Matcher::default();
-    while live.access.check_serving().is_ok() {
+    while !follower.topic.runtime().serving.is_over() {
         if follower.rests(&live) {
             if follower.is_leaving() {
                 return;
@@ -94,6 +94,7 @@ pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
             Ok(true) => tokio::task::coop::consume_budget().await,
             Ok(false) if follower.is_leaving() => return,
             Ok(false) => tokio::select! {
+                biased;
                 () = visible => {}
                 () = follower.wake.notified() => {}
             },
@@ -101,8 +102,9 @@ pub(super) async fn run(live: Arc<Live>, follower: Arc<Follower>) {
                 let topic = follower.topic.name();
                 tracing::error!(%error, %topic, "cannot read messages for live subscriptions");
                 live.lose(Lost::NotRetained);
-                follower.move_to(live.access.log.end(follower.topic.id()));
+                follower.move_to(follower.topic.log().end(follower.topic.id()));
                 tokio::select! {
+                    biased;
                     () = visible => {}
                     () = follower.wake.notified() => {}
                 }
@@ -119,7 +121,7 @@ async fn step(
     matcher: &mut Matcher,
 ) -> Result<bool, storage::Error> {
     let topic = &follower.topic;
-    let batch = read_some(&*live.access.log, topic.id(), follower.at(), LIMIT).await?;
+    let batch = read_some(&**topic.log(), topic.id(), follower.at(), LIMIT).await?;
     if batch.covered.is_empty() {
         return Ok(false);
     }

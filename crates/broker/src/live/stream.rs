@@ -166,6 +166,7 @@ impl LiveStream {
                 return Some(vec![self.aside(LiveEvent::Heartbeat)]);
             }
             tokio::select! {
+                biased;
                 () = self.session.wake.notified() => {}
                 () = clock.sleep_until(self.beat_at) => {}
             }
@@ -185,13 +186,13 @@ impl LiveStream {
             self.session.brought(topic, at, || at);
             return;
         };
-        let read = read_some(&*self.live.access.log, topic, at, LIMIT).await;
+        let read = read_some(&**follower.topic.log(), topic, at, LIMIT).await;
         let Batch { covered, records, .. } = match read {
             Ok(batch) => batch,
             Err(error) => {
                 tracing::error!(%error, "cannot read earlier messages for a gateway");
                 self.lose();
-                let end = self.live.access.log.end(topic);
+                let end = follower.topic.log().end(topic);
                 self.session.brought(topic, end, || end);
                 return;
             }

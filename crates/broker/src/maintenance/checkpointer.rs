@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{Moment, Progress, SubscriptionId};
+use domain::{Moment, Progress, ShardId, SubscriptionId, TopicId};
+use parking_lot::Mutex;
+use storage::planted::{Fault, Planted};
 use storage::{Checkpoint, Commit, ProgressStore};
 
 use super::retention::Retention;
@@ -14,7 +16,7 @@ use crate::handled_letters::HandledLetters;
 use crate::push::attempts::Attempts;
 use crate::registry::Registry;
 use crate::runtime::LogAccess;
-use crate::subscription::{Cursor, Notes, Subscription};
+use crate::subscription::{Cursor, Notes, Readers, Subscription};
 use crate::upkeep::Upkeep;
 
 /// How often to check whether retention, which passes on its own, has freed something.
@@ -23,8 +25,9 @@ const TRIM_EVERY: Duration = Duration::from_secs(600);
 /// How long to wait after a checkpoint or trim that failed, or that left the disk full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Does checkpoints and trims the log.
+/// Does checkpoints of one shard and trims its log.
 pub(crate) struct Checkpointer {
+    pub(crate) shard: ShardId,
     pub(crate) access: LogAccess,
     pub(crate) guard: Arc<Guard>,
     pub(crate) registry: Arc<Registry>,
@@ -38,6 +41,9 @@ pub(crate) struct Checkpointer {
     pub(crate) upkeep: Arc<Upkeep>,
     /// How long changes wait for others to be saved with them.
     pub(crate) flush_every: Duration,
+    pub(crate) planted: Planted,
+    /// The topics as of the trim before, for a fault that tests plant.
+    pub(crate) outdated: Mutex<Vec<Arc<Readers>>>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -80,16 +86,19 @@ impl Checkpointer {
         if changed.is_pressed() {
             return Due::Trim;
         }
+        // Times first: there may be changes without end.
         tokio::select! {
+            biased;
+            () = clock.sleep_until(trim_at) => return Due::Trim,
             () = changed.wake.notified() => {}
             () = self.attempts.wake.notified() => {}
-            () = clock.sleep_until(trim_at) => return Due::Trim,
         }
         let flush_at = clock.now().plus(self.flush_every);
         while !changed.is_pressed() {
             tokio::select! {
-                () = changed.wake.notified() => {}
+                biased;
                 () = clock.sleep_until(flush_at) => break,
+                () = changed.wake.notified() => {}
             }
         }
         Due::Checkpoint
@@ -107,8 +116,15 @@ impl Checkpointer {
         self.checkpoint().await?;
         if trims {
             let log = Arc::clone(&self.access.log);
-            let (topics, now) = (self.registry.all_readers(), self.guard.retention_now());
-            let retention = Retention::prepare(&*log, topics, now).await?;
+            // Listed after the checkpoint: whatever the trim may drop was appended before it.
+            let mut topics = self.registry.readers_in(self.shard);
+            let mut last_topic = self.registry.last_topic();
+            if self.planted.has(Fault::TrimOfUnknown) {
+                std::mem::swap(&mut topics, &mut *self.outdated.lock());
+                last_topic = Some(TopicId(u64::MAX));
+            }
+            let now = self.guard.retention_now();
+            let retention = Retention::prepare(&*log, topics, last_topic, now).await?;
             let trimmed = log.trim(Arc::new(retention)).await?;
             tracing::debug!(?trimmed, "log trimmed");
         }

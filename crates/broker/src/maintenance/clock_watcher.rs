@@ -7,10 +7,10 @@ use clock::Clock;
 use domain::clock::{ClockChange, ClockView};
 
 use crate::audit::Auditor;
-use crate::changed::Changed;
-use crate::expiries::Expiries;
 use crate::guard::Guard;
 use crate::registry::Registry;
+use crate::runtime::Runtime;
+use crate::shards::{OpenShard, OpenShards};
 
 /// How often both clocks are compared. Code that deletes by time notices a jump by itself.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -26,37 +26,40 @@ pub struct ClockStatus {
     pub expiring_snapshots: usize,
 }
 
-/// Compares the clocks.
+/// Compares the clocks, for every open shard.
 pub(crate) struct ClockWatcher {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) guard: Arc<Guard>,
+    /// How the clock is as far as this process can tell, whatever shards were told before.
+    pub(crate) own: Guard,
     pub(crate) auditor: Auditor,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) expiries: Arc<Expiries>,
-    pub(crate) changed: Arc<Changed>,
+    pub(crate) shards: Arc<OpenShards>,
 }
 
 impl ClockWatcher {
     /// Runs forever.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
-            let change = self.guard.look();
-            if matches!(change, Some(ClockChange::PutRight | ClockChange::Steady)) {
-                self.go_on();
+            self.own.look();
+            for OpenShard { runtime, .. } in self.shards.all() {
+                let change = runtime.guard.look();
+                if matches!(change, Some(ClockChange::PutRight | ClockChange::Steady)) {
+                    go_on(&runtime);
+                }
             }
             self.clock.sleep_until(self.clock.now().plus(LOOK_EVERY)).await;
         }
     }
 
-    /// Wakes everything that waited for time to resume, and has the mark saved.
-    fn go_on(&self) {
-        self.expiries.wake.notify_one();
-        self.changed.wake.notify_one();
+    /// How far the clock is ahead of the time that has passed; `None` = it is trusted.
+    pub(crate) fn view(&self) -> ClockView {
+        let views = self.shards.all().into_iter().map(|shard| shard.runtime.guard.view());
+        views.max_by_key(|view| view.suspended.is_some()).unwrap_or_else(|| self.own.view())
     }
 
     /// The state of the wall clock, and whether retention and expiry are suspended because of it.
     pub(crate) fn status(&self) -> ClockStatus {
-        let clock = self.guard.view();
+        let clock = self.view();
         let mut status = ClockStatus { clock, expiring_subscriptions: 0, expiring_snapshots: 0 };
         if clock.suspended.is_some() {
             let is_over = |at| at <= clock.wall;
@@ -74,12 +77,25 @@ impl ClockWatcher {
     /// returns the previous state.
     pub(crate) fn confirm(&self) -> ClockStatus {
         let before = self.status();
-        if self.guard.confirm() {
+        self.own.confirm();
+        let mut is_confirmed = false;
+        for OpenShard { runtime, .. } in self.shards.all() {
+            if runtime.guard.confirm() {
+                is_confirmed = true;
+                go_on(&runtime);
+            }
+        }
+        if is_confirmed {
             let ahead = before.clock.suspended.map_or(0, |jump| jump.ahead.as_secs());
             let details = format!("{ahead} s ahead of the time that has passed");
             self.auditor.record("confirm clock", "clock", Some(details));
-            self.go_on();
         }
         before
     }
+}
+
+/// Wakes everything in a shard that waited for time to resume, and has the mark saved.
+fn go_on(shard: &Runtime) {
+    shard.expiries.wake.notify_one();
+    shard.changed.wake.notify_one();
 }

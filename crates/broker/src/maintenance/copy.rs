@@ -18,7 +18,7 @@ impl Checkpointer {
         self.once(true).await?;
         let known = self.guard.mark().wall;
         let floor = Offset(self.access.clock.wall().max(known).0).next();
-        let mut topics = self.registry.all_readers();
+        let mut topics = self.registry.readers_in(self.shard);
         topics.retain(|readers| !readers.topic().is_deleted());
         let raised: Vec<(TopicId, OffsetRange)> = topics
             .iter()

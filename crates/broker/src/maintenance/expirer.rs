@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
 use domain::{Moment, Timestamp};
 
 use crate::admin::Admin;
 use crate::error::Result;
-use crate::expiries::Expiries;
-use crate::guard::Guard;
 use crate::registry::Registry;
+use crate::runtime::Runtime;
 
 /// This long after the first unsaved use, all uses are saved. A crash loses no more than that.
 const SAVE_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -18,11 +16,9 @@ const SAVE_AFTER: Duration = Duration::from_secs(60 * 60);
 /// How long to wait after something could not be deleted, or was used at the last moment.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// Deletes what expires.
+/// Deletes what expires in one shard.
 pub(crate) struct Expirer {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) guard: Arc<Guard>,
-    pub(crate) expiries: Arc<Expiries>,
+    pub(crate) shard: Arc<Runtime>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) admin: Arc<Admin>,
 }
@@ -30,25 +26,27 @@ pub(crate) struct Expirer {
 impl Expirer {
     /// Runs forever. Sleeps until something expires or has to be saved.
     pub(crate) async fn run(self) {
-        let expiries = &self.expiries;
+        let expiries = &self.shard.expiries;
         let mut save_at = None;
         loop {
             expiries.start_over();
             let next = self.end_due().await;
             expiries.set_planned(next);
             if expiries.is_used() && save_at.is_none() {
-                save_at = Some(self.clock.now().plus(SAVE_AFTER));
+                save_at = Some(self.shard.clock.now().plus(SAVE_AFTER));
             }
             let expires_at = self.moment_of(next);
+            // Saving first: what else wakes it is looked at in any case.
             tokio::select! {
-                () = expiries.wake.notified() => {}
-                () = self.sleep(expires_at) => {}
+                biased;
                 () = self.sleep(save_at) => {
                     save_at = None;
-                    if let Err(error) = self.admin.save_used().await {
+                    if let Err(error) = self.admin.save_used(&self.shard).await {
                         tracing::warn!(%error, "could not save when subscriptions were last used");
                     }
                 }
+                () = self.sleep(expires_at) => {}
+                () = expiries.wake.notified() => {}
             }
         }
     }
@@ -56,23 +54,24 @@ impl Expirer {
     /// When the wall clock will show `time`, unless someone sets it. While time stands still for
     /// expiry, never: the chore is woken when it resumes.
     fn moment_of(&self, time: Option<Timestamp>) -> Option<Moment> {
-        let (now, retention) = (self.clock.now(), self.guard.retention_now());
-        let is_suspended = self.guard.is_suspended();
+        let Runtime { clock, guard, .. } = &*self.shard;
+        let (now, retention) = (clock.now(), guard.retention_now());
+        let is_suspended = guard.is_suspended();
         time.filter(|_| !is_suspended).map(|time| now.plus(time.since(retention)))
     }
 
     async fn sleep(&self, until: Option<Moment>) {
         match until {
-            Some(until) => self.clock.sleep_until(until).await,
+            Some(until) => self.shard.clock.sleep_until(until).await,
             None => std::future::pending().await,
         }
     }
 
     /// Deletes what is due; returns when the next is due.
     async fn end_due(&self) -> Option<Timestamp> {
-        let now = self.guard.retention_now();
+        let now = self.shard.retention_now();
         let mut next = Vec::new();
-        for snapshot in self.registry.all_snapshots() {
+        for snapshot in self.registry.snapshots_in(self.shard.shard) {
             let settings = snapshot.settings();
             if settings.expire_time > now {
                 next.push(settings.expire_time);
@@ -81,7 +80,7 @@ impl Expirer {
             let ended = self.admin.expire_snapshot(&settings.name).await;
             next.extend(tell(ended, "snapshot", settings.name.as_str(), now));
         }
-        for subscription in self.registry.all_subscriptions() {
+        for subscription in self.registry.subscriptions_in(self.shard.shard) {
             let Some(expires_at) = subscription.expires_at(now) else { continue };
             if expires_at > now {
                 next.push(expires_at);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Offset, OffsetRange, Timestamp, TopicId};
-use storage::{Keep, MessageLog};
+use storage::{Keep, MessageLog, Need};
 
 use crate::error::Result;
 use crate::ranges::union;
@@ -14,6 +14,8 @@ use crate::subscription::Readers;
 /// The topics as of one trim, with the offsets where each retention begins.
 pub(crate) struct Retention {
     topics: HashMap<TopicId, Retained>,
+    /// Every topic up to this one is in `topics`, or gone.
+    last_known: Option<TopicId>,
 }
 
 struct Retained {
@@ -24,22 +26,27 @@ struct Retained {
 
 impl Retention {
     /// Looks up where every retention of `topics` begins at `now`, the time that retention uses.
+    /// These are all topics there are with an id up to `ended` or to the greatest of theirs.
     pub(crate) async fn prepare(
         log: &dyn MessageLog,
         topics: Vec<Arc<Readers>>,
+        ended: Option<TopicId>,
         now: Timestamp,
     ) -> Result<Self> {
-        let mut retained = HashMap::with_capacity(topics.len());
-        for readers in topics {
+        let retentions: Vec<_> = topics.iter().map(|readers| retentions(readers)).collect();
+        let of_one = |(readers, retentions): (&Arc<Readers>, &Vec<Duration>)| {
             let id = readers.topic().id();
-            let mut retained_from = HashMap::new();
-            for retention in retentions(&readers) {
-                let from = log.offset_at(id, now.minus(retention)).await?;
-                retained_from.insert(retention, from);
-            }
-            retained.insert(id, Retained { readers, retained_from });
+            retentions.iter().map(|retention| (id, now.minus(*retention))).collect::<Vec<_>>()
+        };
+        let times = topics.iter().zip(&retentions).flat_map(of_one).collect();
+        let mut offsets = log.offsets_at(times).await?.into_iter();
+        let last_known = topics.iter().map(|readers| readers.topic().id()).max();
+        let mut retained = HashMap::with_capacity(topics.len());
+        for (readers, retentions) in topics.into_iter().zip(retentions) {
+            let retained_from = retentions.into_iter().zip(offsets.by_ref()).collect();
+            retained.insert(readers.topic().id(), Retained { readers, retained_from });
         }
-        Ok(Self { topics: retained })
+        Ok(Self { topics: retained, last_known: last_known.max(ended) })
     }
 }
 
@@ -56,8 +63,11 @@ fn retentions(readers: &Readers) -> Vec<Duration> {
 }
 
 impl Keep for Retention {
-    fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
-        let Some(retained) = self.topics.get(&topic) else { return Vec::new() };
+    fn needed(&self, topic: TopicId, range: OffsetRange) -> Need {
+        let Some(retained) = self.topics.get(&topic) else {
+            let is_gone = self.last_known.is_some_and(|last| topic <= last);
+            return if is_gone { Need::Gone } else { Need::Unknown };
+        };
         let mut needed = Vec::new();
         // Twice, because one may start to need a record just when another stops: a snapshot is
         // taken and the message acked, or a subscription seeks to a snapshot that is then deleted.
@@ -65,7 +75,7 @@ impl Keep for Retention {
         for _ in 0..2 {
             retained.collect_needed(range, &mut needed);
         }
-        union(needed)
+        Need::Only(union(needed))
     }
 }
 

@@ -61,15 +61,10 @@ impl Attempts {
         }
     }
 
-    /// Reads what the history contains. Subscriptions that are not `living` are forgotten: the
-    /// server stopped before it could do so.
-    pub(crate) async fn load(&self, living: &BTreeMap<SubscriptionId, Arc<Subscription>>) {
-        match self.history.known().await {
-            Ok(known) => {
-                self.numbers.raise_above(known.last);
-                let gone = known.subscriptions.into_iter().filter(|id| !living.contains_key(id));
-                gone.for_each(|id| self.forget(id));
-            }
+    /// Subscriptions are taken up: their numbers continue above those in the history.
+    pub(crate) async fn take_up(&self, subscriptions: Vec<SubscriptionId>) {
+        match self.history.last(subscriptions).await {
+            Ok(last) => self.numbers.raise_above(last.into_iter().max().unwrap_or(0)),
             Err(error) => tracing::warn!(%error, "the history of attempts cannot be read"),
         }
     }

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use super::flight::{Ended, Exchange};
 use super::pusher::{Pusher, Turned, settling};
 use super::scheduler::Shared;
-use clock::tasks;
 use crate::subscription::Subscription;
+use clock::tasks;
 
 /// How many answers are settled at a time.
 const ANSWERS_MAX: usize = 32;

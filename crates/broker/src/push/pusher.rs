@@ -129,14 +129,19 @@ impl Pusher {
         })
     }
 
+    /// Whether requests in flight are to be given up.
+    fn is_cut_off(&self) -> bool {
+        self.shared.is_stopping() || self.subscription.serving().is_cut_off()
+    }
+
     /// Checks the settings and the server again. False: pushing ends here.
     pub(super) fn look_again(&mut self) -> bool {
         let settings = self.subscription.settings();
-        if self.shared.is_stopping() || self.subscription.is_deleted() || !is_pushed(&settings) {
+        if self.is_cut_off() || self.subscription.is_deleted() || !is_pushed(&settings) {
             self.cut_off();
             return false;
         }
-        self.is_draining = self.shared.is_draining();
+        self.is_draining = self.shared.is_draining() || self.subscription.serving().is_over();
         if self.is_draining {
             self.through = None;
         }
@@ -175,7 +180,7 @@ impl Pusher {
             return;
         }
         let flights: Vec<Flight> = self.flights.drain().map(|(_, flight)| flight).collect();
-        if self.shared.is_stopping() {
+        if self.is_cut_off() {
             self.shared.note_given_back(flights.iter().map(|flight| flight.leases.len()).sum());
         }
         let sent = flights.iter().flat_map(|flight| flight.leases.iter());

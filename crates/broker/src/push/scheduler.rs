@@ -28,9 +28,9 @@ use super::token::{Keys, PREPARE_AGAIN_AFTER};
 use crate::error::{Error, Result};
 use crate::figures::EndpointFigures;
 use crate::options::PushOptions;
-use crate::runtime::LogAccess;
-use clock::tasks;
+use crate::runtime::NodeAccess;
 use crate::subscription::Subscription;
+use clock::tasks;
 
 /// Bytes of the bodies of all requests in flight.
 const MEMORY_BYTES_MAX: usize = 20 << 20;
@@ -44,7 +44,7 @@ const DRIVERS_MAX: usize = 4;
 
 /// What all pushers share.
 pub(crate) struct Shared {
-    pub(super) runtime: LogAccess,
+    pub(super) runtime: NodeAccess,
     pub(super) attempts: Arc<Attempts>,
     pub(super) options: PushOptions,
     pub(super) version: &'static str,
@@ -103,7 +103,7 @@ struct Running {
 impl Scheduler {
     /// Starts without pushing anything yet.
     pub(crate) fn start(
-        runtime: LogAccess,
+        runtime: NodeAccess,
         options: PushOptions,
         attempts: Arc<Attempts>,
     ) -> Result<Self> {
@@ -196,6 +196,7 @@ impl Scheduler {
         self.enter(DRAINING);
         let clock = &self.shared.runtime.clock;
         tokio::select! {
+            biased;
             () = self.running.end() => {}
             () = clock.sleep_until(clock.now().plus(grace)) => {}
         }
@@ -210,6 +211,27 @@ impl Scheduler {
         }
         self.shared.sender.close_idle();
         self.workers.iter().for_each(|worker| worker.task.abort());
+    }
+
+    /// Ends pushing for subscriptions whose shard is closed: requests in flight may finish within
+    /// `grace`, unless all of them are cut off.
+    pub(crate) async fn let_go(&self, subscriptions: &[Arc<Subscription>], grace: Duration) {
+        let clock = &self.shared.runtime.clock;
+        self.look_again(subscriptions);
+        tokio::select! {
+            biased;
+            () = self.running.end_of(subscriptions) => {}
+            () = clock.sleep_until(clock.now().plus(grace)) => {}
+        }
+        subscriptions.iter().for_each(|subscription| subscription.serving().cut_off());
+        self.look_again(subscriptions);
+        self.running.end_of(subscriptions).await;
+    }
+
+    fn look_again(&self, subscriptions: &[Arc<Subscription>]) {
+        let pushers = self.running.pushers.lock();
+        let known = subscriptions.iter().filter_map(|subscription| pushers.get(&subscription.id()));
+        known.for_each(|pusher| pusher.notify_one());
     }
 
     /// Cuts off requests in flight without waiting any longer.
@@ -245,6 +267,7 @@ async fn drive(mut coming: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
     let mut pushers = FuturesUnordered::new();
     loop {
         tokio::select! {
+            biased;
             pusher = coming.recv() => match pusher {
                 Some(pusher) => pushers.push(pusher),
                 None => return,
@@ -257,11 +280,23 @@ async fn drive(mut coming: mpsc::UnboundedReceiver<BoxFuture<'static, ()>>) {
 impl Running {
     /// Resolves when no pusher is left.
     async fn end(&self) {
+        self.until(HashMap::is_empty).await;
+    }
+
+    /// Resolves when none of these has a pusher.
+    async fn end_of(&self, subscriptions: &[Arc<Subscription>]) {
+        let is_running = |pushers: &HashMap<_, _>| {
+            subscriptions.iter().any(|subscription| pushers.contains_key(&subscription.id()))
+        };
+        self.until(|pushers| !is_running(pushers)).await;
+    }
+
+    async fn until(&self, holds: impl Fn(&HashMap<SubscriptionId, Arc<Notify>>) -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.pushers.lock().is_empty() {
+            if holds(&self.pushers.lock()) {
                 return;
             }
             ended.await;
@@ -336,5 +371,7 @@ impl Pushing {
 
 /// Whether messages of the subscription should be pushed.
 fn wants(subscription: &Subscription) -> bool {
-    !subscription.is_deleted() && is_pushed(&subscription.settings())
+    !subscription.is_deleted()
+        && !subscription.serving().is_over()
+        && is_pushed(&subscription.settings())
 }

@@ -36,9 +36,9 @@ impl Observer {
     }
 
     async fn read(&self, subscription: &Arc<Subscription>, cursor: Offset) {
-        let topic = subscription.topic().id();
+        let topic = subscription.topic();
         // What cannot be read is an error for whoever consumes it, and no figure here.
-        let Ok(batch) = self.access.log.read(topic, cursor, ONE).await else { return };
+        let Ok(batch) = topic.log().read(topic.id(), cursor, ONE).await else { return };
         if let Some(record) = batch.records.first() {
             let bytes = record.body.len() as u64;
             subscription.set_oldest(Oldest { cursor, publish_time: record.publish_time, bytes });

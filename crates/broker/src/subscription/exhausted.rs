@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use domain::delivery::Effects;
-use domain::{Message, Offset, OffsetRange, ProgressChange};
+use domain::{Epoch, Message, Offset, OffsetRange, ProgressChange};
 use storage::{Receipt, Urgency};
 
-use super::jobs::JobOutcome;
+use super::jobs::{JobOutcome, Trouble};
 use super::{State, Subscription};
 use crate::error::Result;
 use crate::topic::Topic;
@@ -27,7 +27,9 @@ impl Subscription {
     ) -> Result<JobOutcome> {
         let mut state = self.lock_attached()?;
         let policy = state.settings.dead_letter_policy.as_ref();
-        let is_policy = policy.is_some_and(|policy| policy.topic == *topic.name());
+        // Another shard has no commit in common with this one; letters go there by courier.
+        let is_near = topic.shard() == self.topic.shard();
+        let is_policy = is_near && policy.is_some_and(|policy| policy.topic == *topic.name());
         if !is_policy || !state.is_given_up(offset, lane) {
             return Ok(state.not_exhausted(offset));
         }
@@ -43,6 +45,34 @@ impl Subscription {
         Ok(JobOutcome::Settled(Some(receipt)))
     }
 
+    /// Settles a record whose letter is in a dead letter topic of another shard.
+    pub(crate) fn settle_forwarded(
+        self: &Arc<Self>,
+        offset: Offset,
+        lane: Option<&str>,
+        urgency: Urgency,
+    ) -> Result<JobOutcome> {
+        self.settle_given_up(offset, lane, urgency, |letters| {
+            letters.forwarded += 1;
+            letters.forget_error();
+        })
+    }
+
+    /// A letter could not be taken to another shard, and is tried again.
+    pub(crate) fn note_not_forwarded(&self, error: String) {
+        let now = self.runtime.clock.now();
+        if self.state.lock().dead_letters.note_error(now, error.clone()) {
+            tracing::warn!(subscription = %self.name, error, "cannot dead-letter a message yet");
+        }
+    }
+
+    /// How often it went back, as its ack ids tell, and below what everything is settled.
+    pub(crate) fn standing(&self) -> ((Epoch, u64), Offset) {
+        let state = self.state.lock();
+        let progress = state.delivery.progress();
+        (progress.void_before(), progress.cursor())
+    }
+
     /// Settles an exhausted record, or one that blocks `lane`.
     pub(crate) fn settle_exhausted(
         self: &Arc<Self>,
@@ -50,10 +80,21 @@ impl Subscription {
         lane: Option<&str>,
         urgency: Urgency,
     ) -> Result<JobOutcome> {
+        self.settle_given_up(offset, lane, urgency, |_| {})
+    }
+
+    fn settle_given_up(
+        self: &Arc<Self>,
+        offset: Offset,
+        lane: Option<&str>,
+        urgency: Urgency,
+        note: impl FnOnce(&mut Trouble),
+    ) -> Result<JobOutcome> {
         let mut state = self.lock_attached()?;
         if !state.is_given_up(offset, lane) {
             return Ok(state.not_exhausted(offset));
         }
+        note(&mut state.dead_letters);
         Ok(JobOutcome::Settled(self.settle_locked(&mut state, offset, urgency)))
     }
 

@@ -70,6 +70,15 @@ impl Jobs {
         *self.waiting.lock() = None;
     }
 
+    /// Takes up to `max` more of the same subscription that wait next in line.
+    pub(crate) fn take_of(&self, subscription: &Arc<Subscription>, max: usize) -> Vec<Job> {
+        let mut waiting = self.waiting.lock();
+        let Some(waiting) = &mut *waiting else { return Vec::new() };
+        let is_of = |job: &Job| Arc::ptr_eq(&job.subscription, subscription);
+        let count = waiting.iter().take(max).take_while(|job| is_of(job)).count();
+        waiting.drain(..count).collect()
+    }
+
     pub(crate) async fn next(&self) -> Job {
         loop {
             let added = self.added.notified();

@@ -12,16 +12,17 @@ use crate::timers::Timers;
 pub(crate) struct Notes {
     pub(crate) timers: Timers<Subscription>,
     pub(crate) changed: ChangedList<Subscription>,
-    pub(crate) remembered: Remembered<Subscription>,
+    /// Shared by all shards.
+    pub(crate) remembered: Arc<Remembered<Subscription>>,
     pub(crate) given_up: Jobs,
 }
 
 impl Notes {
-    pub(crate) fn new(changed: Arc<Changed>, outstanding_max: usize) -> Self {
+    pub(crate) fn new(changed: Arc<Changed>, remembered: Arc<Remembered<Subscription>>) -> Self {
         Self {
             timers: Timers::default(),
             changed: ChangedList::new(changed),
-            remembered: Remembered::new(outstanding_max),
+            remembered,
             given_up: Jobs::open(),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use storage::planted::Fault;
 
 use super::Subscription;
 use crate::topic::Topic;
@@ -46,6 +47,12 @@ impl Readers {
         self.all.lock().clone()
     }
 
+    /// Lets go of all of them: the topic is run here no more.
+    pub(crate) fn clear(&self) {
+        self.all.lock().clear();
+        self.hungry.lock().clear();
+    }
+
     /// Whether nobody can publish to the topic or read it anymore.
     pub(crate) fn is_unused(&self) -> bool {
         self.topic.is_deleted() && self.all.lock().is_empty() && self.topic.holds().is_empty()
@@ -68,6 +75,9 @@ impl Readers {
         if !self.is_hungry.load(Ordering::SeqCst) {
             return;
         }
+        if self.topic.runtime().options.planted.has(Fault::MissedWake) && self.misses_one() {
+            return;
+        }
         let woken = {
             let mut hungry = self.hungry.lock();
             self.is_hungry.store(false, Ordering::SeqCst);
@@ -76,6 +86,11 @@ impl Readers {
         for subscription in woken {
             subscription.on_visible();
         }
+    }
+
+    /// Whether tests want nobody to be woken this time.
+    fn misses_one(&self) -> bool {
+        self.topic.next().0.is_multiple_of(5)
     }
 
     /// Wakes everyone who waits for anything of the topic.

@@ -32,6 +32,8 @@ impl Audit for Acts {
 }
 
 pub(crate) struct Fixture {
+    /// What is there without the spy.
+    pub(crate) store: Engine,
     pub(crate) engine: Engine,
     pub(crate) log: Arc<SpyLog>,
     pub(crate) clock: Arc<FakeClock>,
@@ -48,14 +50,14 @@ impl Fixture {
 
     /// A broker that is told something else than usual.
     pub(crate) async fn with(options: Options) -> Self {
-        let memory = storage::memory::open();
-        let log = SpyLog::new(Arc::clone(&memory.log));
-        let engine = Engine { log: Arc::clone(&log) as _, ..memory };
+        let log = SpyLog::new();
+        let store = storage::memory::open();
+        let engine = log.watch(store.clone());
         let clock = Arc::new(FakeClock::new());
         let acts = Arc::new(Acts::default());
         let options = Options { audit: Arc::clone(&acts) as _, ..options };
         let broker = open(&engine, &clock, &options).await;
-        Self { engine, log, clock, acts, options, broker }
+        Self { store, engine, log, clock, acts, options, broker }
     }
 
     /// Opens the same store again, as after a stop.

@@ -14,7 +14,7 @@ use domain::replay::{Criteria, Destination, Selection};
 use domain::{ClockMark, Message, Offset, Progress, Subscription, SubscriptionId, TopicId};
 use parking_lot::{Condvar, Mutex};
 use storage::disk::{self, Handle};
-use storage::{Checkpoint, Claim, Commit, Engine, Future, ProgressStore, Result};
+use storage::{Checkpoint, Commit, Future, ProgressStore, Result};
 use tempfile::TempDir;
 use testkit::disk::Cut;
 use testkit::{FakeClock, SimDisk};
@@ -64,12 +64,8 @@ struct Counted {
 }
 
 impl ProgressStore for Counted {
-    fn claim(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>> {
-        self.inner.claim(topic, first)
-    }
-
-    fn load(&self, subscription: SubscriptionId, start: Progress) -> Future<Result<Progress>> {
-        self.inner.load(subscription, start)
+    fn load(&self, starts: Vec<(SubscriptionId, Progress)>) -> Future<Result<Vec<Progress>>> {
+        self.inner.load(starts)
     }
 
     fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>> {
@@ -123,15 +119,11 @@ impl Lives {
         let database = self.folder.path().join("definitions");
         let disk = Arc::new(self.disk.clone());
         let opened = disk::open_on(disk, &database, disk::Options::default()).unwrap();
-        let log = SpyLog::new(Arc::clone(&opened.engine.log));
-        let checkpoints: Arc<Saved> = Arc::default();
-        let progress = Counted {
-            inner: Arc::clone(&opened.engine.progress),
-            saved: Arc::clone(&checkpoints),
-            hangs: Arc::default(),
-        };
-        let engine =
-            Engine { log: Arc::clone(&log) as _, progress: Arc::new(progress), ..opened.engine };
+        let (log, checkpoints) = (SpyLog::new(), Arc::<Saved>::default());
+        let saved = Arc::clone(&checkpoints);
+        let engine = log.watch_with(opened.engine, move |inner| {
+            Arc::new(Counted { inner, saved: Arc::clone(&saved), hangs: Arc::default() })
+        });
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
@@ -323,12 +315,10 @@ async fn a_stop_in_the_middle_of_a_checkpoint_forgets_nothing() {
     let mut fixture = Fixture::new().await;
     fixture.broker.close(Duration::ZERO).await.unwrap();
     let hangs = Arc::new(AtomicBool::new(false));
-    let progress = Counted {
-        inner: Arc::clone(&fixture.engine.progress),
-        saved: Arc::default(),
-        hangs: Arc::clone(&hangs),
-    };
-    fixture.engine.progress = Arc::new(progress);
+    let told = Arc::clone(&hangs);
+    fixture.engine = fixture.log.watch_with(fixture.store.clone(), move |inner| {
+        Arc::new(Counted { inner, saved: Arc::default(), hangs: Arc::clone(&told) })
+    });
     fixture.open_again().await;
     let topic = fixture.topic().await;
     fixture.subscription(&topic, "sub").await;

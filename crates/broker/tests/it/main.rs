@@ -4,6 +4,7 @@
 
 mod alerts;
 mod clocks;
+mod cluster;
 mod copies;
 mod dead_letter_admin;
 mod dead_letters;
@@ -33,6 +34,7 @@ mod retention;
 mod retries;
 mod schemas;
 mod seeking;
+mod shards;
 mod snapshots;
 mod spy;
 mod stalled;

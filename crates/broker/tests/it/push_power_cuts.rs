@@ -14,7 +14,7 @@ use domain::{Message, OffsetRange, RetryPolicy, Subscription, TopicName};
 use futures::FutureExt;
 use parking_lot::Mutex;
 use storage::disk::Handle;
-use storage::{Commit, Engine, disk};
+use storage::{Commit, disk};
 use tempfile::TempDir;
 use testkit::disk::Cut;
 use testkit::{Random, SimDisk, seed};
@@ -131,8 +131,8 @@ impl Rounds {
         let database: PathBuf = self.folder.path().join("definitions");
         let opened = disk::open_on(Arc::new(self.disk.clone()), &database, small_log());
         let opened = opened.map_err(|error| error.to_string())?;
-        let log = SpyLog::new(Arc::clone(&opened.engine.log));
-        let engine = Engine { log: Arc::clone(&log) as _, ..opened.engine };
+        let log = SpyLog::new();
+        let engine = log.watch(opened.engine);
         let (runtime, clock) = (runtime(), Arc::new(SystemClock::start()));
         match runtime.block_on(Broker::open(engine, clock, options)) {
             Ok(broker) => {
@@ -204,7 +204,7 @@ impl Life {
     async fn drain(&self, checker: &Arc<PushChecker>, seeds: [u64; 2], number: u64) {
         let publishers = seeds.map(|seed| self.publish_on(checker, seed, number, 10));
         for publisher in publishers {
-            publisher.await.unwrap();
+            publisher.await;
         }
         checker.until_owed(0).await;
         self.sync(checker).await;
@@ -231,7 +231,7 @@ impl Life {
         seed: u64,
         number: u64,
         times: u64,
-    ) -> tokio::task::JoinHandle<()> {
+    ) -> broker::tasks::Task {
         let publisher = Publisher {
             broker: Arc::clone(&self.broker),
             log: Arc::clone(&self.log),

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::spawn;
+use broker::tasks;
 use domain::push::{Endpoint, PushConfig};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 /// How long anything may take that a test waits for.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -81,7 +80,7 @@ impl Seen {
 pub(crate) struct Receiver {
     address: SocketAddr,
     seen: Arc<watch::Sender<Seen>>,
-    accepting: JoinHandle<()>,
+    accepting: tasks::Task,
 }
 
 impl Receiver {

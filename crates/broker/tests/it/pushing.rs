@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use broker::spawn;
+use broker::tasks;
 use domain::subscription::{Change, Joined, PushChange};
 use domain::{Message, OffsetRange, Subscription, TopicName};
 use futures::FutureExt;
@@ -93,7 +93,7 @@ impl Stage {
     }
 
     /// Begins to close the broker. Done when the task is finished.
-    async fn close(&self, grace: Duration) -> tokio::task::JoinHandle<()> {
+    async fn close(&self, grace: Duration) -> tasks::Task {
         let broker = Arc::clone(&self.fixture.broker);
         let closing = tasks::spawn("closing", async move { broker.close(grace).await.unwrap() });
         settle().await;

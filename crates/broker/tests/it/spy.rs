@@ -4,18 +4,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use domain::{Offset, Timestamp, TopicId};
+use domain::{NodeId, Offset, ShardId, Timestamp, TopicId};
 use futures::FutureExt;
 use futures::future::ready;
 use parking_lot::Mutex;
 use storage::{
-    Batch, Commit, Error, Future, Keep, Listener, MessageLog, Position, ReadLimit, Receipt, Result,
-    TailRead, Trimmed,
+    Batch, Claim, Commit, Engine, Error, Future, Keep, Listener, MessageLog, Position,
+    ProgressStore, ReadLimit, Receipt, Result, Shard, Shards, TailRead, Trimmed,
 };
 use tokio::sync::oneshot;
 
 pub(crate) struct SpyLog {
-    inner: Arc<dyn MessageLog>,
+    /// The log as the broker that was opened last holds it.
+    inner: Mutex<Option<Arc<dyn MessageLog>>>,
     told: Arc<Told>,
     commits: Mutex<Vec<Commit>>,
     appended: AtomicUsize,
@@ -69,6 +70,12 @@ impl Listener for Told {
         }
     }
 
+    fn stalled(&self, stalled: bool) {
+        if let Some(listener) = self.latest() {
+            listener.stalled(stalled);
+        }
+    }
+
     fn failed(&self, error: &Error) {
         if let Some(listener) = self.latest() {
             listener.failed(error);
@@ -77,12 +84,10 @@ impl Listener for Told {
 }
 
 impl SpyLog {
-    pub(crate) fn new(inner: Arc<dyn MessageLog>) -> Arc<Self> {
-        let told = Arc::new(Told::default());
-        inner.listen(Arc::clone(&told) as _);
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            inner,
-            told,
+            inner: Mutex::default(),
+            told: Arc::default(),
             commits: Mutex::default(),
             appended: AtomicUsize::new(0),
             reads: AtomicUsize::new(0),
@@ -95,6 +100,26 @@ impl SpyLog {
             holds_barriers: AtomicBool::new(false),
             held: Mutex::default(),
         })
+    }
+
+    /// The engine with this log in the place of its own.
+    pub(crate) fn watch(self: &Arc<Self>, engine: Engine) -> Engine {
+        let (inner, log) = (Arc::clone(&engine.shards), Arc::clone(self));
+        Engine { shards: Arc::new(SpyShards { inner, log, wrap: None }), ..engine }
+    }
+
+    /// The same with another store of progress, made from the engine's own.
+    pub(crate) fn watch_with(
+        self: &Arc<Self>,
+        engine: Engine,
+        wrap: impl Fn(Arc<dyn ProgressStore>) -> Arc<dyn ProgressStore> + Send + Sync + 'static,
+    ) -> Engine {
+        let (inner, log) = (Arc::clone(&engine.shards), Arc::clone(self));
+        Engine { shards: Arc::new(SpyShards { inner, log, wrap: Some(Arc::new(wrap)) }), ..engine }
+    }
+
+    fn inner(&self) -> Arc<dyn MessageLog> {
+        self.inner.lock().clone().expect("a shard that is open")
     }
 
     /// Has `between` run as soon as a commit that `is_meant` is queued, before its caller goes on.
@@ -118,7 +143,7 @@ impl SpyLog {
 
     /// How far the log is durable.
     pub(crate) fn synced(&self) -> u64 {
-        self.inner.position().0
+        self.inner().position().0
     }
 
     /// Whether the broker was told of everything that was appended, which is after the answer.
@@ -167,7 +192,7 @@ impl MessageLog for SpyLog {
             return Receipt::waiting(receiver);
         }
         let between = self.take_between(&commit);
-        let receipt = self.inner.commit(commit.clone());
+        let receipt = self.inner().commit(commit.clone());
         if let Some(between) = between {
             between(self);
         }
@@ -183,24 +208,24 @@ impl MessageLog for SpyLog {
         if self.is_full.load(Ordering::SeqCst) {
             return ready(Err(Error::Full)).boxed();
         }
-        self.inner.room()
+        self.inner().room()
     }
 
     fn has_room(&self) -> bool {
-        !self.is_full.load(Ordering::SeqCst) && self.inner.has_room()
+        !self.is_full.load(Ordering::SeqCst) && self.inner().has_room()
     }
 
     fn read_tail(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> TailRead {
-        if self.is_far.load(Ordering::SeqCst) && from < self.inner.end(topic) {
+        if self.is_far.load(Ordering::SeqCst) && from < self.inner().end(topic) {
             return TailRead::NotInMemory;
         }
-        self.inner.read_tail(topic, from, limit)
+        self.inner().read_tail(topic, from, limit)
     }
 
     fn read(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> Future<Result<Batch>> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         let records = if self.is_far.load(Ordering::SeqCst) { 1 } else { limit.records };
-        let read = self.inner.read(topic, from, ReadLimit { records, ..limit });
+        let read = self.inner().read(topic, from, ReadLimit { records, ..limit });
         if self.is_quick.load(Ordering::SeqCst) {
             return read;
         }
@@ -212,27 +237,67 @@ impl MessageLog for SpyLog {
     }
 
     fn end(&self, topic: TopicId) -> Offset {
-        self.inner.end(topic)
+        self.inner().end(topic)
     }
 
-    fn offset_at(&self, topic: TopicId, time: Timestamp) -> Future<Result<Offset>> {
-        self.inner.offset_at(topic, time)
+    fn offsets_at(&self, times: Vec<(TopicId, Timestamp)>) -> Future<Result<Vec<Offset>>> {
+        self.inner().offsets_at(times)
+    }
+
+    fn begin(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>> {
+        self.inner().begin(topic, first)
+    }
+
+    fn close(&self) -> Future<Result<()>> {
+        self.inner().close()
     }
 
     fn position(&self) -> Position {
-        self.inner.position()
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        *self.told.listener.lock() = Some(listener);
+        self.inner().position()
     }
 
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {
-        let (trim, trims) = (self.inner.trim(keep), Arc::clone(&self.trims));
+        let (trim, trims) = (self.inner().trim(keep), Arc::clone(&self.trims));
         async move {
             let trimmed = trim.await;
             trims.fetch_add(1, Ordering::SeqCst);
             trimmed
+        }
+        .boxed()
+    }
+}
+
+type Wrap = Arc<dyn Fn(Arc<dyn ProgressStore>) -> Arc<dyn ProgressStore> + Send + Sync>;
+
+/// An engine's shards, of which there is one, with the spy's log.
+struct SpyShards {
+    inner: Arc<dyn Shards>,
+    log: Arc<SpyLog>,
+    wrap: Option<Wrap>,
+}
+
+impl Shards for SpyShards {
+    fn count(&self) -> u32 {
+        self.inner.count()
+    }
+
+    fn open(
+        &self,
+        shard: ShardId,
+        node: NodeId,
+        listener: Arc<dyn Listener>,
+    ) -> Future<Result<Shard>> {
+        let (log, wrap) = (Arc::clone(&self.log), self.wrap.clone());
+        *log.told.listener.lock() = Some(listener);
+        let opening = self.inner.open(shard, node, Arc::clone(&log.told) as _);
+        async move {
+            let opened = opening.await?;
+            *log.inner.lock() = Some(Arc::clone(&opened.log));
+            let progress = match wrap {
+                Some(wrap) => wrap(opened.progress),
+                None => opened.progress,
+            };
+            Ok(Shard { log, progress, ..opened })
         }
         .boxed()
     }

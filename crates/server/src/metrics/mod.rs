@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use broker::{Broker, Clock, SubscriptionFigures};
+use broker::{Broker, Clock, HistogramSnapshot, LogFigures, SubscriptionFigures};
 use domain::alert::{RULES, Severity, State};
 use domain::{SubscriptionId, SubscriptionName, Timestamp, TopicName};
 use parking_lot::Mutex;
@@ -197,16 +197,29 @@ impl Metrics {
     }
 
     fn write_log(&self, out: &mut Writer) {
-        let log = self.broker.log_figures();
-        for (metric, histogram) in [
-            (&table::COMMIT_LATENCY, &log.commit_time),
-            (&table::GROUP_MESSAGES, &log.group_messages),
-            (&table::GROUP_BYTES, &log.group_bytes),
-        ] {
+        type Picked = fn(&LogFigures) -> &storage::Histogram;
+        let logs = self.broker.log_figures();
+        let of_all: [(&Metric, Picked); 3] = [
+            (&table::COMMIT_LATENCY, |log| &log.commit_time),
+            (&table::GROUP_MESSAGES, |log| &log.group_messages),
+            (&table::GROUP_BYTES, |log| &log.group_bytes),
+        ];
+        for (metric, picked) in of_all {
             out.begin(metric);
-            out.histogram(metric, &[], &histogram.snapshot());
+            let parts = logs.iter().map(|log| picked(log).snapshot());
+            if let Some(sum) = parts.reduce(HistogramSnapshot::plus) {
+                out.histogram(metric, &[], &sum);
+            }
         }
-        gauge(out, &table::LOG_BYTES, log.log_bytes.load(Ordering::Relaxed));
+        let bytes = logs.iter().map(|log| log.log_bytes.load(Ordering::Relaxed)).sum();
+        gauge(out, &table::LOG_BYTES, bytes);
+        let shards = self.broker.shard_counts();
+        out.begin(&table::SHARDS);
+        for (state, count) in
+            [("open", shards.open), ("stalled", shards.stalled), ("all", shards.all)]
+        {
+            out.sample(&table::SHARDS, &[("state", state)], Value::Count(count as u64));
+        }
     }
 
     fn write_machine(&self, out: &mut Writer) {

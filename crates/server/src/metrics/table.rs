@@ -62,6 +62,7 @@ const CLASS: &[&str] = &["subscription", "class"];
 const ALERT: &[&str] = &["rule", "severity", "state"];
 const OUTCOME: &[&str] = &["outcome"];
 const VERSION: &[&str] = &["version"];
+const STATE: &[&str] = &["state"];
 const GATEWAY: &[&str] = &["gateway"];
 const TENANT: &[&str] = &["tenant"];
 
@@ -177,6 +178,9 @@ metrics! {
         "Messages that went through transforms, by outcome: changed, dropped or failed.";
     LOG_BYTES = Gauge, "postrider_log_bytes", "bytes", SERVER,
         "Bytes of the write-ahead log in use; with the memory engine, of all messages kept.";
+    SHARDS = Gauge, "postrider_shards", "", STATE,
+        "Shards: open = run by this server, stalled = of these, waiting for a store that does not \
+         answer, all = in the store.";
     DISK_USED = Gauge, "postrider_disk_used_bytes", "bytes", SERVER,
         "Disk space used by the data folder, including reserved space.";
     DISK_FREE = Gauge, "postrider_disk_free_bytes", "bytes", SERVER,

@@ -174,6 +174,7 @@ fn machine() -> Vec<Panel> {
         quantiles("Messages of a commit", &table::GROUP_MESSAGES),
         quantiles("Bytes of a commit", &table::GROUP_BYTES),
         now("Write-ahead log", &table::LOG_BYTES),
+        now("Shards", &table::SHARDS),
         now("Disk space used", &table::DISK_USED),
         now("Disk space left", &table::DISK_FREE),
         now("Memory", &table::MEMORY),

@@ -1,6 +1,6 @@
 //! How the server is: `/status`, `/v1/{project}/lint`, and the front page for people.
 
-use broker::Degraded;
+use broker::{Degraded, ShardStatus};
 use domain::lint::Finding;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,6 +65,7 @@ pub(super) fn status(api: &Api, is_ready: bool) -> Result<Value> {
         ("lanesHalted", Some(json!(status.lanes_halted))),
         ("deadLettersWaiting", Some(json!(status.dead_letters_waiting))),
         ("replaysRunning", Some(json!(status.replays_running))),
+        ("shards", Some(show_shards(api, &status.shards))),
         ("degraded", Some(json!(degraded))),
         ("findings", Some(json!(shown))),
         ("findingsTotal", Some(json!(findings.len()))),
@@ -77,6 +78,22 @@ fn word(is_ready: bool, degraded: &[Degraded]) -> &'static str {
         (true, false) => "degraded",
         (false, _) => "not ready",
     }
+}
+
+/// The shards that this server runs, of all the store has.
+fn show_shards(api: &Api, open: &[ShardStatus]) -> Value {
+    let shown: Vec<Value> = open
+        .iter()
+        .map(|shard| {
+            json!({
+                "id": shard.id.0,
+                "epoch": shard.epoch.0.to_string(),
+                "topics": shard.topics,
+                "stalled": shard.is_stalled,
+            })
+        })
+        .collect();
+    json!({ "total": api.broker().shard_count(), "open": shown })
 }
 
 /// What the process may open, has open, and could not keep of its settings.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::{Offset, SubscriptionId, Timestamp};
 
-use super::support::{hold, same};
+use super::support::{Held, hold, same};
 use super::{Case, Check, Durable, cases};
 use crate::{
-    Attempt, AttemptPage, AttemptQuery, Engine, FAILURES_MAX, KnownAttempts, NumberedAttempt,
-    RECENT_MAX, Result, Unsettled,
+    Attempt, AttemptPage, AttemptQuery, FAILURES_MAX, Kind, NumberedAttempt, RECENT_MAX, Result,
+    Unsettled,
 };
 
-pub(super) const CASES: &[Case<Engine>] = cases![
+pub(super) const CASES: &[Case<Held>] = cases![
     a_new_history_is_empty,
     what_was_appended_is_listed_the_newest_first,
     an_attempt_comes_back_as_it_was,
@@ -21,7 +21,8 @@ pub(super) const CASES: &[Case<Engine>] = cases![
     new_attempts_do_not_move_what_is_on_the_next_page,
     only_attempts_of_a_class_or_a_message_are_listed,
     an_attempt_that_is_there_is_replaced,
-    a_history_knows_its_last_number_and_its_subscriptions,
+    a_history_knows_the_last_number_of_each_subscription,
+    subscriptions_have_numbers_of_their_own,
     only_the_latest_attempts_of_a_subscription_are_kept,
     the_latest_failure_of_an_unsettled_message_outlives_them,
     beyond_their_bound_the_oldest_failures_go,
@@ -30,7 +31,7 @@ pub(super) const CASES: &[Case<Engine>] = cases![
 
 /// What survives closing a store and opening it again.
 pub(super) fn reopening<S: Durable>() -> &'static [Case<S>] {
-    cases![attempts_are_there_after_a_reopen]
+    cases![attempts_are_there_after_a_reopen, attempts_of_what_is_gone_go_with_a_reopen,]
 }
 
 const SUBSCRIPTION: SubscriptionId = SubscriptionId(77);
@@ -81,12 +82,12 @@ fn of_other(mut numbered: NumberedAttempt) -> NumberedAttempt {
     numbered
 }
 
-async fn append(engine: &Engine, attempts: Vec<NumberedAttempt>) -> Result<()> {
-    engine.attempts.append(attempts, Arc::new(AllOpen)).await
+async fn append(held: &Held, attempts: Vec<NumberedAttempt>) -> Result<()> {
+    held.attempts.append(attempts, Arc::new(AllOpen)).await
 }
 
-async fn list(engine: &Engine, query: AttemptQuery) -> Result<AttemptPage> {
-    engine.attempts.list(SUBSCRIPTION, query).await
+async fn list(held: &Held, query: AttemptQuery) -> Result<AttemptPage> {
+    held.attempts.list(SUBSCRIPTION, query).await
 }
 
 fn first(limit: usize) -> AttemptQuery {
@@ -97,22 +98,27 @@ fn numbers(page: &AttemptPage) -> Vec<u64> {
     page.attempts.iter().map(|numbered| numbered.number).collect()
 }
 
-async fn kept(engine: &Engine) -> Result<Vec<u64>> {
-    Ok(numbers(&list(engine, first(100_000)).await?))
+async fn kept(held: &Held) -> Result<Vec<u64>> {
+    Ok(numbers(&list(held, first(100_000)).await?))
 }
 
-async fn a_new_history_is_empty(engine: Engine) -> Check {
-    same("known", &engine.attempts.known().await?, &KnownAttempts::default())?;
-    same("page", &list(&engine, first(10)).await?, &AttemptPage::default())
+/// The last numbers of both subscriptions.
+async fn last(held: &Held) -> Result<Vec<u64>> {
+    held.attempts.last(vec![SUBSCRIPTION, OTHER]).await
 }
 
-async fn what_was_appended_is_listed_the_newest_first(engine: Engine) -> Check {
-    append(&engine, vec![plain(5, 1, "ok"), plain(3, 2, "ok"), plain(4, 3, "ok")]).await?;
-    append(&engine, vec![plain(9, 4, "ok"), of_other(plain(8, 4, "ok"))]).await?;
-    same("numbers", &kept(&engine).await?, &vec![9, 5, 4, 3])
+async fn a_new_history_is_empty(held: Held) -> Check {
+    same("last", &last(&held).await?, &vec![0, 0])?;
+    same("page", &list(&held, first(10)).await?, &AttemptPage::default())
 }
 
-async fn an_attempt_comes_back_as_it_was(engine: Engine) -> Check {
+async fn what_was_appended_is_listed_the_newest_first(held: Held) -> Check {
+    append(&held, vec![plain(5, 1, "ok"), plain(3, 2, "ok"), plain(4, 3, "ok")]).await?;
+    append(&held, vec![plain(9, 4, "ok"), of_other(plain(8, 4, "ok"))]).await?;
+    same("numbers", &kept(&held).await?, &vec![9, 5, 4, 3])
+}
+
+async fn an_attempt_comes_back_as_it_was(held: Held) -> Check {
     let mut full = plain(1, u64::from(u32::MAX) * 1_000, "http_5xx");
     full.attempt.attempt = 17;
     full.attempt.at = Timestamp(1_790_000_000_123_456);
@@ -123,37 +129,37 @@ async fn an_attempt_comes_back_as_it_was(engine: Engine) -> Check {
     full.attempt.response = Bytes::from_static(b"\0\xff not text");
     let mut other = plain(2, 4, "dns");
     other.attempt.address = Some(([0, 0, 0, 0, 0, 0, 0, 1_u16], 443).into());
-    append(&engine, vec![full.clone(), other.clone()]).await?;
-    same("attempts", &list(&engine, first(10)).await?.attempts, &vec![other, full])
+    append(&held, vec![full.clone(), other.clone()]).await?;
+    same("attempts", &list(&held, first(10)).await?.attempts, &vec![other, full])
 }
 
-async fn pages_hold_the_limit_and_tell_where_to_go_on(engine: Engine) -> Check {
-    append(&engine, successes(1..6)).await?;
+async fn pages_hold_the_limit_and_tell_where_to_go_on(held: Held) -> Check {
+    append(&held, successes(1..6)).await?;
     let mut query = first(2);
     for (expected, next) in [(vec![5, 4], Some(4)), (vec![3, 2], Some(2)), (vec![1], None)] {
-        let page = list(&engine, query.clone()).await?;
+        let page = list(&held, query.clone()).await?;
         same("numbers", &numbers(&page), &expected)?;
         same("next", &page.next, &next)?;
         query.before = next;
     }
-    let all = list(&engine, first(5)).await?;
+    let all = list(&held, first(5)).await?;
     same("next after a full last page", &all.next, &None)?;
     let far = AttemptQuery { before: Some(u64::MAX), ..first(1) };
-    same("before the greatest number", &numbers(&list(&engine, far).await?), &vec![5])
+    same("before the greatest number", &numbers(&list(&held, far).await?), &vec![5])
 }
 
-async fn new_attempts_do_not_move_what_is_on_the_next_page(engine: Engine) -> Check {
-    append(&engine, successes(1..5)).await?;
-    let page = list(&engine, first(2)).await?;
-    append(&engine, successes(5..20)).await?;
+async fn new_attempts_do_not_move_what_is_on_the_next_page(held: Held) -> Check {
+    append(&held, successes(1..5)).await?;
+    let page = list(&held, first(2)).await?;
+    append(&held, successes(5..20)).await?;
     let next = AttemptQuery { before: page.next, ..first(2) };
-    same("numbers", &numbers(&list(&engine, next).await?), &vec![2, 1])
+    same("numbers", &numbers(&list(&held, next).await?), &vec![2, 1])
 }
 
-async fn only_attempts_of_a_class_or_a_message_are_listed(engine: Engine) -> Check {
+async fn only_attempts_of_a_class_or_a_message_are_listed(held: Held) -> Check {
     let attempts = [(1, 7, "dns"), (2, 8, "tls"), (3, 7, "tls"), (4, 9, "ok"), (5, 7, "tls")];
     let attempts = attempts.map(|(number, offset, class)| plain(number, offset, class));
-    append(&engine, attempts.to_vec()).await?;
+    append(&held, attempts.to_vec()).await?;
     let class = |class: &str| Some(class.to_owned());
     for (query, expected) in [
         (AttemptQuery { class: class("tls"), ..first(10) }, vec![5, 3, 2]),
@@ -163,74 +169,100 @@ async fn only_attempts_of_a_class_or_a_message_are_listed(engine: Engine) -> Che
         (AttemptQuery { class: class("none"), ..first(10) }, vec![]),
         (AttemptQuery { offset: Some(Offset(6)), ..first(10) }, vec![]),
     ] {
-        let page = list(&engine, query.clone()).await?;
+        let page = list(&held, query.clone()).await?;
         hold(numbers(&page) == expected, || format!("{query:?} gave {:?}", numbers(&page)))?;
     }
     Ok(())
 }
 
-async fn an_attempt_that_is_there_is_replaced(engine: Engine) -> Check {
-    append(&engine, vec![plain(1, 7, "dns"), plain(2, 7, "dns")]).await?;
-    append(&engine, vec![plain(2, 7, "ok")]).await?;
-    let page = list(&engine, first(10)).await?;
+async fn an_attempt_that_is_there_is_replaced(held: Held) -> Check {
+    append(&held, vec![plain(1, 7, "dns"), plain(2, 7, "dns")]).await?;
+    append(&held, vec![plain(2, 7, "ok")]).await?;
+    let page = list(&held, first(10)).await?;
     same("attempts", &page.attempts, &vec![plain(2, 7, "ok"), plain(1, 7, "dns")])
 }
 
-async fn a_history_knows_its_last_number_and_its_subscriptions(engine: Engine) -> Check {
-    append(&engine, vec![of_other(plain(40, 7, "dns")), plain(30, 7, "dns")]).await?;
-    let expected = KnownAttempts { last: 40, subscriptions: vec![SUBSCRIPTION, OTHER] };
-    same("known", &engine.attempts.known().await?, &expected)
+async fn a_history_knows_the_last_number_of_each_subscription(held: Held) -> Check {
+    append(&held, vec![of_other(plain(40, 7, "dns")), plain(30, 7, "dns")]).await?;
+    same("last", &last(&held).await?, &vec![30, 40])?;
+    same("last of none", &held.attempts.last(Vec::new()).await?, &Vec::new())
 }
 
-async fn only_the_latest_attempts_of_a_subscription_are_kept(engine: Engine) -> Check {
+async fn subscriptions_have_numbers_of_their_own(held: Held) -> Check {
+    append(&held, vec![plain(1, 7, "dns"), of_other(plain(1, 8, "tls"))]).await?;
+    append(&held, vec![of_other(plain(2, 9, "ok"))]).await?;
+    same("one", &list(&held, first(10)).await?.attempts, &vec![plain(1, 7, "dns")])?;
+    let other = held.attempts.list(OTHER, first(10)).await?.attempts;
+    let expected = vec![of_other(plain(2, 9, "ok")), of_other(plain(1, 8, "tls"))];
+    same("other", &other, &expected)?;
+    held.attempts.forget(vec![OTHER]).await?;
+    same("one", &list(&held, first(10)).await?.attempts, &vec![plain(1, 7, "dns")])
+}
+
+async fn only_the_latest_attempts_of_a_subscription_are_kept(held: Held) -> Check {
     let count = RECENT_MAX as u64;
-    append(&engine, vec![of_other(plain(1, 1, "ok"))]).await?;
-    append(&engine, successes(2..count)).await?;
-    append(&engine, successes(count..count + 10)).await?;
+    append(&held, vec![of_other(plain(1, 1, "ok"))]).await?;
+    append(&held, successes(2..count)).await?;
+    append(&held, successes(count..count + 10)).await?;
     let expected: Vec<u64> = (10..count + 10).rev().collect();
-    same("numbers", &kept(&engine).await?, &expected)?;
-    let other = engine.attempts.list(OTHER, first(10)).await?;
+    same("numbers", &kept(&held).await?, &expected)?;
+    let other = held.attempts.list(OTHER, first(10)).await?;
     same("numbers of another", &numbers(&other), &vec![1])
 }
 
-async fn the_latest_failure_of_an_unsettled_message_outlives_them(engine: Engine) -> Check {
+async fn the_latest_failure_of_an_unsettled_message_outlives_them(held: Held) -> Check {
     let failures = [(1, 7), (2, 7), (3, 8), (4, 9)];
     let failures = failures.map(|(number, offset)| plain(number, offset, "dns")).to_vec();
     let open = |offsets: &[u64]| Arc::new(Open(offsets.to_vec()));
-    engine.attempts.append(failures, open(&[7, 8, 9])).await?;
+    held.attempts.append(failures, open(&[7, 8, 9])).await?;
     let end = 10 + RECENT_MAX as u64;
-    engine.attempts.append(successes(10..end), open(&[7, 9])).await?;
+    held.attempts.append(successes(10..end), open(&[7, 9])).await?;
     let older = |kept: Vec<u64>| kept.into_iter().filter(|&number| number < 10).collect();
-    same("older ones", &older(kept(&engine).await?), &vec![4, 2])?;
-    engine.attempts.append(successes(end..end + 1), open(&[9])).await?;
-    same("once settled", &older(kept(&engine).await?), &vec![4])
+    same("older ones", &older(kept(&held).await?), &vec![4, 2])?;
+    held.attempts.append(successes(end..end + 1), open(&[9])).await?;
+    same("once settled", &older(kept(&held).await?), &vec![4])
 }
 
-async fn beyond_their_bound_the_oldest_failures_go(engine: Engine) -> Check {
+async fn beyond_their_bound_the_oldest_failures_go(held: Held) -> Check {
     let count = (RECENT_MAX + FAILURES_MAX) as u64 + 3;
-    append(&engine, (1..=count).map(|number| plain(number, number, "dns")).collect()).await?;
+    append(&held, (1..=count).map(|number| plain(number, number, "dns")).collect()).await?;
     let expected: Vec<u64> = (4..=count).rev().collect();
-    hold(kept(&engine).await? == expected, || "others were kept".to_owned())
+    hold(kept(&held).await? == expected, || "others were kept".to_owned())
 }
 
-async fn a_forgotten_subscription_has_no_attempts(engine: Engine) -> Check {
-    append(&engine, vec![plain(1, 7, "dns"), of_other(plain(2, 7, "dns"))]).await?;
-    engine.attempts.forget(vec![SUBSCRIPTION, SubscriptionId(1)]).await?;
-    same("numbers", &kept(&engine).await?, &vec![])?;
-    let expected = KnownAttempts { last: 2, subscriptions: vec![OTHER] };
-    same("known", &engine.attempts.known().await?, &expected)
+async fn a_forgotten_subscription_has_no_attempts(held: Held) -> Check {
+    append(&held, vec![plain(1, 7, "dns"), of_other(plain(2, 7, "dns"))]).await?;
+    held.attempts.forget(vec![SUBSCRIPTION, SubscriptionId(1)]).await?;
+    same("numbers", &kept(&held).await?, &vec![])?;
+    same("last", &last(&held).await?, &vec![0, 2])
 }
 
 async fn attempts_are_there_after_a_reopen<S: Durable>(mut store: S) -> Check {
+    let catalogue = store.engine().catalogue;
+    let entry = catalogue.put(Kind::Subscription, "s", Bytes::new(), None).await?;
+    let subscription = SubscriptionId(entry.id);
+    drop(catalogue);
     let mut expected = Vec::new();
     for number in 1..4 {
-        let new = plain(number, 7, "dns");
-        append(&store.engine(), vec![new.clone()]).await?;
+        let mut new = plain(number, 7, "dns");
+        new.attempt.subscription = subscription;
+        let attempts = store.engine().attempts;
+        attempts.append(vec![new.clone()], Arc::new(AllOpen)).await?;
+        drop(attempts);
         expected.insert(0, new);
         store = store.reopen().await;
-        same("attempts", &list(&store.engine(), first(10)).await?.attempts, &expected)?;
-        let known = store.engine().attempts.known().await?;
-        same("last", &known.last, &number)?;
+        let attempts = store.engine().attempts;
+        let found = attempts.list(subscription, first(10)).await?.attempts;
+        same("attempts", &found, &expected)?;
+        same("last", &attempts.last(vec![subscription]).await?, &vec![number])?;
     }
     Ok(())
+}
+
+async fn attempts_of_what_is_gone_go_with_a_reopen<S: Durable>(store: S) -> Check {
+    let held = Held::of(&store).await?;
+    append(&held, vec![plain(1, 7, "dns")]).await?;
+    drop(held);
+    let store = store.reopen().await;
+    same("attempts", &kept(&Held::of(&store).await?).await?, &vec![])
 }

@@ -2,10 +2,12 @@
 //!
 //! A case is a function whose name states the promise. Live cases need a fresh engine each; the
 //! others close the store and open it again, and are for engines that keep what they are given.
+//! Every case works on the first shard, however many there are.
 
 mod attempts;
 mod catalogue;
 mod commit;
+mod owners;
 mod progress;
 mod read;
 mod reopen;
@@ -15,8 +17,10 @@ mod trim;
 use std::fmt;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use self::support::Held;
 use crate::{Engine, Error};
 
 /// A store under test.
@@ -71,6 +75,7 @@ const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Runs every case that needs no reopening, each on a fresh store; returns what was broken.
 pub async fn run_live<S: Store>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
     let groups = [
+        owners::CASES,
         commit::CASES,
         read::CASES,
         trim::CASES,
@@ -81,7 +86,9 @@ pub async fn run_live<S: Store>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
     let mut broken = Vec::new();
     for (promise, case) in groups.into_iter().flatten() {
         let store = fresh().await;
-        broken.extend(judge(promise, case(store.engine())).await);
+        let held = Held::open(&store.engine());
+        let case = async move { case(held.await?).await };
+        broken.extend(judge(promise, case.boxed()).await);
     }
     broken
 }
@@ -90,7 +97,8 @@ pub async fn run_live<S: Store>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
 /// was broken.
 pub async fn run_reopening<S: Durable>(fresh: impl AsyncFn() -> S) -> Vec<Broken> {
     let mut broken = Vec::new();
-    for (promise, case) in [reopen::cases(), attempts::reopening()].into_iter().flatten() {
+    let groups = [reopen::cases(), catalogue::reopening(), attempts::reopening()];
+    for (promise, case) in groups.into_iter().flatten() {
         broken.extend(judge(promise, case(fresh().await)).await);
     }
     broken

@@ -9,17 +9,17 @@ use domain::{
     Uptime,
 };
 
-use super::support::{FIRST, Needs, Topic, appends, fenced, hold, refused, same, settled, settles};
+use super::support::{FIRST, Held, Needs, Topic, appends, hold, refused, same, settled, settles};
 use super::trim::check_needed;
 use super::{Case, Check, Durable, cases};
-use crate::{Checkpoint, Commit, Engine, Error, Kind, Urgency};
+use crate::{Checkpoint, Commit, Error, Kind, Urgency};
 
 pub(super) fn cases<S: Durable>() -> &'static [Case<S>] {
     cases![
         an_empty_store_opens_again,
         durable_records_are_there_after_a_reopen,
         the_next_offset_is_known_after_a_reopen,
-        an_old_epoch_is_fenced_after_a_reopen,
+        epochs_grow_across_a_reopen,
         durable_progress_is_there_after_a_reopen,
         what_rode_before_a_durable_commit_is_there_after_a_reopen,
         a_checkpoint_and_later_changes_are_there_after_a_reopen,
@@ -35,100 +35,96 @@ pub(super) fn cases<S: Durable>() -> &'static [Case<S>] {
 
 const SUBSCRIPTION: SubscriptionId = SubscriptionId(77);
 
-/// Claims the topic anew, as its owner does after a start.
-async fn reclaim(engine: &Engine, topic: &mut Topic) -> Check {
-    let claim = engine.progress.claim(topic.id, Offset(5)).await?;
-    same("next", &claim.next, &topic.next)?;
-    same("time", &claim.last_publish_time, &topic.last_publish_time())?;
-    topic.epoch = claim.epoch;
-    Ok(())
-}
-
 async fn an_empty_store_opens_again<S: Durable>(store: S) -> Check {
     let store = store.reopen().await.reopen().await;
-    let mut topic = Topic::create(&store.engine(), "t").await?;
-    topic.publish(&store.engine(), &[10]).await?;
-    topic.check(&store.engine()).await
+    let held = Held::of(&store).await?;
+    let mut topic = Topic::create(&held, "t").await?;
+    topic.publish(&held, &[10]).await?;
+    topic.check(&held).await
 }
 
 async fn durable_records_are_there_after_a_reopen<S: Durable>(mut store: S) -> Check {
-    let mut one = Topic::create(&store.engine(), "one").await?;
-    let mut two = Topic::create(&store.engine(), "two").await?;
+    let mut held = Held::of(&store).await?;
+    let mut one = Topic::create(&held, "one").await?;
+    let mut two = Topic::create(&held, "two").await?;
     for round in 0..5 {
-        let engine = store.engine();
         for n in 0..20 {
-            one.publish(&engine, &[n, 100 * n, round]).await?;
+            one.publish(&held, &[n, 100 * n, round]).await?;
             let both = appends(vec![one.append(&[n]), two.append(&[5_000, n])]);
-            engine.log.commit(both).await?;
+            held.log.commit(both).await?;
         }
-        drop(engine);
+        drop(held);
         store = store.reopen().await;
-        let engine = store.engine();
-        one.check(&engine).await?;
-        two.check(&engine).await?;
-        reclaim(&engine, &mut one).await?;
-        reclaim(&engine, &mut two).await?;
+        held = Held::of(&store).await?;
+        one.check(&held).await?;
+        two.check(&held).await?;
+        one.begin(&held).await?;
+        two.begin(&held).await?;
     }
     Ok(())
 }
 
 async fn the_next_offset_is_known_after_a_reopen<S: Durable>(store: S) -> Check {
-    let mut topic = Topic::create(&store.engine(), "t").await?;
-    topic.publish(&store.engine(), &[1, 2, 3]).await?;
+    let held = Held::of(&store).await?;
+    let mut topic = Topic::create(&held, "t").await?;
+    topic.publish(&held, &[1, 2, 3]).await?;
+    drop(held);
     let store = store.reopen().await;
-    let engine = store.engine();
-    same("end", &engine.log.end(topic.id), &topic.next)?;
-    reclaim(&engine, &mut topic).await?;
-    topic.publish(&engine, &[4]).await?;
-    topic.check(&engine).await
+    let held = Held::of(&store).await?;
+    same("end", &held.log.end(topic.id), &topic.next)?;
+    topic.begin(&held).await?;
+    topic.publish(&held, &[4]).await?;
+    topic.check(&held).await
 }
 
-async fn an_old_epoch_is_fenced_after_a_reopen<S: Durable>(store: S) -> Check {
-    let mut topic = Topic::create(&store.engine(), "t").await?;
-    topic.publish(&store.engine(), &[1]).await?;
-    let old = topic.epoch;
-    let store = store.reopen().await;
-    let engine = store.engine();
-    reclaim(&engine, &mut topic).await?;
-    hold(topic.epoch > old, || format!("{:?} after {old:?}", topic.epoch))?;
-    let answer = engine.log.commit(appends(vec![topic.stray(old, topic.next)])).await;
-    refused(&answer, "Fenced", fenced)?;
-    topic.check(&engine).await
+async fn epochs_grow_across_a_reopen<S: Durable>(mut store: S) -> Check {
+    let mut last = None;
+    for _ in 0..3 {
+        let held = Held::of(&store).await?;
+        let epochs = [held.epoch, held.again().await?.epoch];
+        for epoch in epochs {
+            hold(last < Some(epoch), || format!("{epoch:?} after {last:?}"))?;
+            last = Some(epoch);
+        }
+        drop(held);
+        store = store.reopen().await;
+    }
+    Ok(())
 }
 
 async fn durable_progress_is_there_after_a_reopen<S: Durable>(mut store: S) -> Check {
     let mut expected = Progress::starting_at(FIRST);
     for n in [3, 0, 8, 1] {
         let commit = settles(SUBSCRIPTION, &[FIRST.0 + n], Urgency::Durable);
-        store.engine().log.commit(commit).await?;
+        Held::of(&store).await?.log.commit(commit).await?;
         expected.apply(&settled(&[FIRST.0 + n]));
         store = store.reopen().await;
         let start = Progress::starting_at(FIRST);
-        let progress = store.engine().progress.load(SUBSCRIPTION, start).await?;
+        let progress = Held::of(&store).await?.progress.load_one(SUBSCRIPTION, start).await?;
         same("progress", &progress, &expected)?;
     }
     Ok(())
 }
 
 async fn what_rode_before_a_durable_commit_is_there_after_a_reopen<S: Durable>(store: S) -> Check {
-    let engine = store.engine();
-    let mut topic = Topic::create(&engine, "t").await?;
+    let held = Held::of(&store).await?;
+    let mut topic = Topic::create(&held, "t").await?;
     for n in 0..10 {
-        engine.log.commit(settles(SUBSCRIPTION, &[FIRST.0 + n], Urgency::Ride)).await?;
+        held.log.commit(settles(SUBSCRIPTION, &[FIRST.0 + n], Urgency::Ride)).await?;
     }
-    topic.publish(&engine, &[1]).await?;
-    drop(engine);
+    topic.publish(&held, &[1]).await?;
+    drop(held);
     let store = store.reopen().await;
     let start = Progress::starting_at(FIRST);
-    let progress = store.engine().progress.load(SUBSCRIPTION, start).await?;
+    let progress = Held::of(&store).await?.progress.load_one(SUBSCRIPTION, start).await?;
     same("cursor", &progress.cursor(), &FIRST.plus(10))?;
-    topic.check(&store.engine()).await
+    topic.check(&Held::of(&store).await?).await
 }
 
 async fn a_checkpoint_and_later_changes_are_there_after_a_reopen<S: Durable>(store: S) -> Check {
-    let engine = store.engine();
+    let held = Held::of(&store).await?;
     let before = settles(SUBSCRIPTION, &[FIRST.0, FIRST.0 + 4], Urgency::Durable);
-    let position = engine.log.commit(before).await?;
+    let position = held.log.commit(before).await?;
     let mut saved = Progress::starting_at(FIRST);
     saved.apply(&settled(&[FIRST.0, FIRST.0 + 4]));
     let checkpoint = Checkpoint {
@@ -136,50 +132,54 @@ async fn a_checkpoint_and_later_changes_are_there_after_a_reopen<S: Durable>(sto
         progress: vec![(SUBSCRIPTION, saved.clone())],
         ..Checkpoint::default()
     };
-    engine.progress.checkpoint(checkpoint).await?;
+    held.progress.checkpoint(checkpoint).await?;
     let after = settles(SUBSCRIPTION, &[FIRST.0 + 1], Urgency::Durable);
-    engine.log.commit(after).await?;
-    drop(engine);
+    held.log.commit(after).await?;
+    drop(held);
     saved.apply(&settled(&[FIRST.0 + 1]));
     let store = store.reopen().await.reopen().await;
     let start = Progress::starting_at(Offset(3));
-    same("progress", &store.engine().progress.load(SUBSCRIPTION, start).await?, &saved)
+    same("progress", &Held::of(&store).await?.progress.load_one(SUBSCRIPTION, start).await?, &saved)
 }
 
 async fn the_mark_of_the_clock_is_there_after_a_reopen<S: Durable>(store: S) -> Check {
     let uptime = Some(Uptime { boot: 7, time: Moment(9) });
     let clock = Some(ClockMark { wall: Timestamp(1_800_000_000_000_000), uptime });
-    let engine = store.engine();
-    engine.progress.checkpoint(Checkpoint { clock, ..Checkpoint::default() }).await?;
-    drop(engine);
+    let held = Held::of(&store).await?;
+    held.progress.checkpoint(Checkpoint { clock, ..Checkpoint::default() }).await?;
+    drop(held);
     let store = store.reopen().await.reopen().await;
-    same("mark", &store.engine().progress.clock_mark().await?, &clock)
+    same("mark", &Held::of(&store).await?.progress.clock_mark().await?, &clock)
 }
 
 async fn a_seek_is_there_after_a_reopen<S: Durable>(store: S) -> Check {
-    let engine = store.engine();
-    engine.log.commit(settles(SUBSCRIPTION, &[FIRST.0 + 20], Urgency::Durable)).await?;
+    let held = Held::of(&store).await?;
+    held.log.commit(settles(SUBSCRIPTION, &[FIRST.0 + 20], Urgency::Durable)).await?;
     let mut target = Progress::starting_at(FIRST.plus(2));
     target.apply(&settled(&[FIRST.0 + 9]));
     let seek = ProgressChange::Replaced(Box::new(target.clone()));
     let progress = vec![(SUBSCRIPTION, seek)];
     let commit = Commit { appends: Vec::new(), progress, urgency: Urgency::Durable };
-    engine.log.commit(commit).await?;
-    drop(engine);
+    held.log.commit(commit).await?;
+    drop(held);
     let store = store.reopen().await;
     let start = Progress::starting_at(FIRST);
-    same("progress", &store.engine().progress.load(SUBSCRIPTION, start).await?, &target)
+    same(
+        "progress",
+        &Held::of(&store).await?.progress.load_one(SUBSCRIPTION, start).await?,
+        &target,
+    )
 }
 
 async fn definitions_are_there_after_a_reopen<S: Durable>(store: S) -> Check {
-    let engine = store.engine();
+    let held = Held::of(&store).await?;
     let value = Bytes::from_static(b"definition\0\xff");
-    let stays = engine.catalogue.put(Kind::Schema, "stays", value, None).await?;
-    let goes = engine.catalogue.put(Kind::Schema, "goes", Bytes::new(), None).await?;
-    engine.catalogue.delete(Kind::Schema, "goes", goes.version).await?;
+    let stays = held.catalogue.put(Kind::Schema, "stays", value, None).await?;
+    let goes = held.catalogue.put(Kind::Schema, "goes", Bytes::new(), None).await?;
+    held.catalogue.delete(Kind::Schema, "goes", goes.version).await?;
     let version = Some(stays.version);
-    let stays = engine.catalogue.put(Kind::Schema, "stays", Bytes::from("new"), version).await?;
-    drop(engine);
+    let stays = held.catalogue.put(Kind::Schema, "stays", Bytes::from("new"), version).await?;
+    drop(held);
     let store = store.reopen().await;
     let page = store.engine().catalogue.list(Kind::Schema, None, 10).await?;
     same("entries", &page.entries, &vec![stays])
@@ -204,38 +204,42 @@ async fn ids_and_versions_are_not_given_again_after_a_reopen<S: Durable>(mut sto
 }
 
 async fn positions_grow_across_a_reopen<S: Durable>(mut store: S) -> Check {
-    let mut topic = Topic::create(&store.engine(), "t").await?;
+    let mut held = Held::of(&store).await?;
+    let mut topic = Topic::create(&held, "t").await?;
     let mut last = None;
     for _ in 0..3 {
-        let position = topic.publish(&store.engine(), &[1]).await?;
+        let position = topic.publish(&held, &[1]).await?;
         hold(last < Some(position), || format!("{position:?} after {last:?}"))?;
-        last = Some(store.engine().log.position());
+        last = Some(held.log.position());
+        drop(held);
         store = store.reopen().await;
-        let now = Some(store.engine().log.position());
+        held = Held::of(&store).await?;
+        let now = Some(held.log.position());
         hold(now >= last, || format!("{now:?} after {last:?}"))?;
-        reclaim(&store.engine(), &mut topic).await?;
+        topic.begin(&held).await?;
     }
     Ok(())
 }
 
 async fn needed_records_survive_trims_and_reopens<S: Durable>(mut store: S) -> Check {
-    let mut topic = Topic::create(&store.engine(), "t").await?;
+    let mut held = Held::of(&store).await?;
+    let mut topic = Topic::create(&held, "t").await?;
     let mut needed: Vec<OffsetRange> = Vec::new();
     for _ in 0..4 {
-        let engine = store.engine();
         let from = topic.next;
         for _ in 0..20 {
-            topic.publish(&engine, &[4_000; 4]).await?;
+            topic.publish(&held, &[4_000; 4]).await?;
         }
         needed.extend((from.0..topic.next.0).step_by(5).map(|o| OffsetRange::one(Offset(o))));
-        let position = engine.log.position();
-        engine.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }).await?;
+        let position = held.log.position();
+        held.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }).await?;
         let needs = Needs(BTreeMap::from([(topic.id, needed.clone())]));
-        engine.log.trim(Arc::new(needs)).await?;
-        drop(engine);
+        held.log.trim(Arc::new(needs)).await?;
+        drop(held);
         store = store.reopen().await;
-        check_needed(&store.engine(), &topic, &needed).await?;
-        reclaim(&store.engine(), &mut topic).await?;
+        held = Held::of(&store).await?;
+        check_needed(&held, &topic, &needed).await?;
+        topic.begin(&held).await?;
         let half = needed.len() / 2;
         needed.drain(..half);
     }
@@ -243,19 +247,20 @@ async fn needed_records_survive_trims_and_reopens<S: Durable>(mut store: S) -> C
 }
 
 async fn the_next_offset_survives_a_trim_of_everything<S: Durable>(mut store: S) -> Check {
-    let mut topic = Topic::create(&store.engine(), "t").await?;
+    let mut held = Held::of(&store).await?;
+    let mut topic = Topic::create(&held, "t").await?;
     for _ in 0..3 {
-        let engine = store.engine();
         for _ in 0..20 {
-            topic.publish(&engine, &[4_000; 4]).await?;
+            topic.publish(&held, &[4_000; 4]).await?;
         }
-        let position = engine.log.position();
-        engine.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }).await?;
-        engine.log.trim(Arc::new(Needs::default())).await?;
-        drop(engine);
+        let position = held.log.position();
+        held.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }).await?;
+        held.log.trim(Arc::new(Needs::default())).await?;
+        drop(held);
         store = store.reopen().await;
-        reclaim(&store.engine(), &mut topic).await?;
-        check_needed(&store.engine(), &topic, &[]).await?;
+        held = Held::of(&store).await?;
+        topic.begin(&held).await?;
+        check_needed(&held, &topic, &[]).await?;
     }
     Ok(())
 }

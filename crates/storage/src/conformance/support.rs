@@ -7,20 +7,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::{
-    Epoch, Message, Offset, OffsetRange, ProgressChange, Record, SubscriptionId, Timestamp,
-    TopicId, message,
+    Epoch, Message, NodeId, Offset, OffsetRange, Progress, ProgressChange, Record, ShardId,
+    SubscriptionId, Timestamp, TopicId, message,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Check, Seen};
+use super::{Check, Seen, Store};
 use crate::{
-    Append, Commit, Engine, Error, Keep, Kind, Listener, NewRecord, Position, ReadLimit, Receipt,
-    Result, Urgency,
+    Append, AttemptHistory, Catalogue, Commit, Engine, Error, Future, Keep, Kind, Listener, Member,
+    MessageLog, Need, NewRecord, Position, ProgressStore, ReadLimit, Receipt, Result, Urgency,
 };
 
 pub(super) const FIRST: Offset = Offset(1_000);
+/// Who opens shards, unless a case needs another.
+pub(super) const NODE: NodeId = NodeId(1);
 pub(super) const WIDE: ReadLimit = ReadLimit { records: 1_000, bytes: 1 << 20 };
 
 /// `Ok` if it holds, else what was seen.
@@ -41,22 +43,87 @@ pub(super) fn fenced(error: &Error) -> bool {
     matches!(error, Error::Fenced { .. })
 }
 
+pub(super) fn misplaced(error: &Error) -> bool {
+    matches!(error, Error::Misplaced { .. })
+}
+
+/// A store with its first shard open, as one owner holds it.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) engine: Engine,
+    pub(super) epoch: Epoch,
+    pub(super) log: Arc<dyn MessageLog>,
+    pub(super) progress: Arc<dyn ProgressStore>,
+    pub(super) catalogue: Arc<dyn Catalogue>,
+    pub(super) attempts: Arc<dyn AttemptHistory>,
+}
+
+impl Held {
+    /// Takes the first shard.
+    pub(super) fn open(engine: &Engine) -> Future<Result<Self>> {
+        Self::open_by(engine, NODE, Arc::new(Notes::default()))
+    }
+
+    /// Takes the first shard of a store.
+    pub(super) fn of(store: &impl Store) -> Future<Result<Self>> {
+        Self::open(&store.engine())
+    }
+
+    /// Takes it for that node, which becomes a member if the store is shared.
+    pub(super) fn open_by(
+        engine: &Engine,
+        node: NodeId,
+        listener: Arc<dyn Listener>,
+    ) -> Future<Result<Self>> {
+        let engine = engine.clone();
+        async move {
+            if let Some(members) = &engine.members {
+                let (address, labels) = (format!("node {}", node.0), Vec::new());
+                members.join(Member { node, address, labels }).await?;
+            }
+            let shard = engine.shards.open(ShardId(0), node, listener).await?;
+            let (catalogue, attempts) =
+                (Arc::clone(&engine.catalogue), Arc::clone(&engine.attempts));
+            let (epoch, log, progress) = (shard.epoch, shard.log, shard.progress);
+            Ok(Self { engine, epoch, log, progress, catalogue, attempts })
+        }
+        .boxed()
+    }
+
+    /// Takes the shard once more, for the same node: this handle is fenced from then on.
+    pub(super) async fn again(&self) -> Result<Self> {
+        Self::open(&self.engine).await
+    }
+
+    /// The progress of a subscription that started at `FIRST`.
+    pub(super) async fn cursor(&self, subscription: SubscriptionId) -> Result<Offset> {
+        let start = Progress::starting_at(FIRST);
+        Ok(self.progress.load_one(subscription, start).await?.cursor())
+    }
+}
+
 /// A topic as its owner sees it, with every record it should hold.
 #[derive(Clone)]
 pub(super) struct Topic {
     pub(super) id: TopicId,
-    pub(super) epoch: Epoch,
     pub(super) next: Offset,
     pub(super) records: Vec<Record>,
 }
 
 impl Topic {
-    /// Defines and claims a topic.
-    pub(super) async fn create(engine: &Engine, name: &str) -> Result<Self> {
-        let entry = engine.catalogue.put(Kind::Topic, name, Bytes::new(), None).await?;
+    /// Defines and begins a topic.
+    pub(super) async fn create(held: &Held, name: &str) -> Result<Self> {
+        let entry = held.catalogue.put(Kind::Topic, name, Bytes::new(), None).await?;
         let id = TopicId(entry.id);
-        let claim = engine.progress.claim(id, FIRST).await?;
-        Ok(Self { id, epoch: claim.epoch, next: claim.next, records: Vec::new() })
+        let claim = held.log.begin(id, FIRST).await?;
+        Ok(Self { id, next: claim.next, records: Vec::new() })
+    }
+
+    /// Begins it through another handle; it must go on where it ended.
+    pub(super) async fn begin(&self, held: &Held) -> Check {
+        let claim = held.log.begin(self.id, Offset(5)).await?;
+        same("next", &claim.next, &self.next)?;
+        same("time", &claim.last_publish_time, &self.last_publish_time())
     }
 
     /// An append of messages with these sizes, remembered as made.
@@ -67,7 +134,7 @@ impl Topic {
             self.records.push(as_kept(self.next, new));
             self.next = self.next.next();
         }
-        Append { topic: self.id, epoch: self.epoch, first, records }
+        Append { topic: self.id, first, records }
     }
 
     pub(super) fn last_publish_time(&self) -> Timestamp {
@@ -75,20 +142,20 @@ impl Topic {
     }
 
     /// Appends and waits until it is durable.
-    pub(super) async fn publish(&mut self, engine: &Engine, sizes: &[usize]) -> Result<Position> {
-        engine.log.commit(appends(vec![self.append(sizes)])).await
+    pub(super) async fn publish(&mut self, held: &Held, sizes: &[usize]) -> Result<Position> {
+        held.log.commit(appends(vec![self.append(sizes)])).await
     }
 
     /// An append of one message that does not fit the topic; nothing is remembered.
-    pub(super) fn stray(&self, epoch: Epoch, first: Offset) -> Append {
-        Append { topic: self.id, epoch, first, records: vec![record(first.0, 10)] }
+    pub(super) fn stray(&self, first: Offset) -> Append {
+        Append { topic: self.id, first, records: vec![record(first.0, 10)] }
     }
 
     /// Checks that reading from the start finds every record, byte for byte, and the end.
-    pub(super) async fn check(&self, engine: &Engine) -> Check {
-        let read = read_all(engine, self.id, FIRST, WIDE).await?;
+    pub(super) async fn check(&self, held: &Held) -> Check {
+        let read = read_all(held, self.id, FIRST, WIDE).await?;
         same("records", &read, &self.records)?;
-        same("end", &engine.log.end(self.id), &self.next)
+        same("end", &held.log.end(self.id), &self.next)
     }
 }
 
@@ -131,7 +198,7 @@ pub(super) fn settled(offsets: &[u64]) -> ProgressChange {
 /// Reads step by step to the end, and checks that each step starts where it was asked to and
 /// that its records lie inside what it covers.
 pub(super) async fn read_all(
-    engine: &Engine,
+    held: &Held,
     topic: TopicId,
     from: Offset,
     limit: ReadLimit,
@@ -139,7 +206,7 @@ pub(super) async fn read_all(
     let mut records: Vec<Record> = Vec::new();
     let mut at = from;
     loop {
-        let batch = engine.log.read(topic, at, limit).await?;
+        let batch = held.log.read(topic, at, limit).await?;
         same("start of what is covered", &batch.covered.from, &at)?;
         same("damaged records", &batch.damaged, &Vec::new())?;
         if batch.covered.is_empty() {
@@ -164,20 +231,34 @@ pub(super) async fn read_all(
 pub(super) struct Notes {
     pub(super) ends: Mutex<Vec<(TopicId, Offset)>>,
     pub(super) behind: Mutex<Vec<String>>,
-    pub(super) engine: Mutex<Option<Engine>>,
+    pub(super) held: Mutex<Option<Held>>,
     /// The receipt of the commit whose end is told next.
     pub(super) receipt: Mutex<Option<Receipt>>,
     /// Ends that were told before their receipt had resolved.
     pub(super) unanswered: Mutex<Vec<Offset>>,
+    /// Why the shard is said to have failed.
+    pub(super) failed: Mutex<Vec<Error>>,
     heard: Notify,
 }
 
 impl Notes {
-    pub(super) fn on(engine: &Engine) -> Arc<Self> {
+    /// Takes the shard once more, with these notes as its listener.
+    pub(super) async fn on(held: &Held) -> Result<(Held, Arc<Self>)> {
         let notes = Arc::new(Self::default());
-        *notes.engine.lock() = Some(engine.clone());
-        engine.log.listen(Arc::clone(&notes) as Arc<dyn Listener>);
-        notes
+        let held = Held::open_by(&held.engine, NODE, Arc::clone(&notes) as _).await?;
+        *notes.held.lock() = Some(held.clone());
+        Ok((held, notes))
+    }
+
+    /// Waits until it was told that the shard has another owner.
+    pub(super) async fn hears_that_it_is_fenced(&self) -> Check {
+        let told = async {
+            while !self.failed.lock().iter().any(fenced) {
+                self.heard.notified().await;
+            }
+        };
+        let told = tokio::time::timeout(Duration::from_secs(30), told).await;
+        hold(told.is_ok(), || "was never told that it is fenced".to_owned())
     }
 
     /// Waits until it was told this end of `topic`.
@@ -202,9 +283,9 @@ impl Listener for Notes {
         // Last: whoever waits for it goes on with the next commit.
         self.ends.lock().extend_from_slice(ends);
         self.heard.notify_one();
-        if let Some(engine) = &*self.engine.lock() {
+        if let Some(held) = &*self.held.lock() {
             for (topic, end) in ends {
-                let shown = engine.log.end(*topic);
+                let shown = held.log.end(*topic);
                 if shown < *end {
                     self.behind.lock().push(format!("told {end}, but the end is {shown}"));
                 }
@@ -214,7 +295,12 @@ impl Listener for Notes {
 
     fn pressed(&self) {}
 
-    fn failed(&self, _: &Error) {}
+    fn stalled(&self, _: bool) {}
+
+    fn failed(&self, error: &Error) {
+        self.failed.lock().push(error.clone());
+        self.heard.notify_one();
+    }
 }
 
 /// Needs these ranges of each topic and nothing else.
@@ -222,12 +308,21 @@ impl Listener for Notes {
 pub(super) struct Needs(pub(super) BTreeMap<TopicId, Vec<OffsetRange>>);
 
 impl Keep for Needs {
-    fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+    fn needed(&self, topic: TopicId, range: OffsetRange) -> Need {
         let clip = |needed: &OffsetRange| OffsetRange {
             from: needed.from.max(range.from),
             to: needed.to.min(range.to),
         };
         let needed = self.0.get(&topic).map_or(&[][..], Vec::as_slice);
-        needed.iter().map(clip).filter(|needed| !needed.is_empty()).collect()
+        Need::Only(needed.iter().map(clip).filter(|needed| !needed.is_empty()).collect())
+    }
+}
+
+/// Says the same of a whole topic; of any other that it is not known.
+pub(super) struct Says(pub(super) BTreeMap<TopicId, Need>);
+
+impl Keep for Says {
+    fn needed(&self, topic: TopicId, _: OffsetRange) -> Need {
+        self.0.get(&topic).cloned().unwrap_or(Need::Unknown)
     }
 }

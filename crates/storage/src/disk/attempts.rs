@@ -19,25 +19,33 @@ use super::database::{get, sync_file, vacuum_into};
 use super::private;
 use super::scan::unavailable;
 use crate::attempts::{Head, surplus};
-use crate::{
-    Attempt, AttemptPage, AttemptQuery, CLASS_OK, KnownAttempts, NumberedAttempt, Result, Unsettled,
-};
+use crate::{Attempt, AttemptPage, AttemptQuery, CLASS_OK, NumberedAttempt, Result, Unsettled};
 
 /// The file, next to the other database.
 pub(super) const FILE: &str = "attempts.sqlite";
 
-/// The only schema this version knows.
-const FORMAT: u64 = 1;
+/// The newest schema this version knows, and the one it writes.
+const FORMAT: u64 = 2;
 
-/// The number comes first and increases, so new attempts go to the end of the file and the oldest
-/// ones are adjacent. The index alone answers every query except for what is displayed.
+/// In the order in which they came, so new attempts go to the end of the file and the oldest ones
+/// are adjacent. The indexes alone answer every query except for what is displayed.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS attempts (
-    number INTEGER PRIMARY KEY, subscription INTEGER NOT NULL, offset INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY, subscription INTEGER NOT NULL, offset INTEGER NOT NULL,
     class TEXT NOT NULL, attempt INTEGER NOT NULL, at INTEGER NOT NULL,
-    duration_us INTEGER NOT NULL, address TEXT, status INTEGER, error TEXT, response BLOB NOT NULL
+    duration_us INTEGER NOT NULL, address TEXT, status INTEGER, error TEXT, response BLOB NOT NULL,
+    number INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX IF NOT EXISTS by_message ON attempts (subscription, offset, class);
+CREATE UNIQUE INDEX IF NOT EXISTS by_number ON attempts (subscription, number);
+CREATE INDEX IF NOT EXISTS by_message ON attempts (subscription, offset, class, number);
+";
+
+/// Numbers were unique in the whole history, and its order.
+const FROM_FORMAT_1: &str = "
+DROP INDEX IF EXISTS by_message;
+ALTER TABLE attempts RENAME COLUMN number TO id;
+ALTER TABLE attempts ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+UPDATE attempts SET number = id;
 ";
 
 /// SQLite's own log is truncated to this many bytes.
@@ -75,11 +83,26 @@ impl History {
         sync_file(path)
     }
 
-    pub(super) fn known(&self) -> Result<KnownAttempts> {
+    /// Drops the attempts of every subscription that is not in `known`, if there is a history.
+    pub(super) fn sweep(&self, known: &BTreeSet<u64>) -> Result<()> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        let found = self.with(|connection| subscriptions(connection))?;
+        let gone = found.into_iter().filter(|subscription| !known.contains(&subscription.0));
+        let gone: Vec<_> = gone.collect();
+        if gone.is_empty() { Ok(()) } else { self.forget(&gone) }
+    }
+
+    pub(super) fn last(&self, subscriptions: &[SubscriptionId]) -> Result<Vec<u64>> {
         self.with(|connection| {
-            let last = "SELECT coalesce(max(number), 0) FROM attempts";
-            let last = connection.query_row(last, [], |row| get(row, 0))?;
-            Ok(KnownAttempts { last, subscriptions: subscriptions(connection)? })
+            let mut last = connection.prepare_cached(
+                "SELECT coalesce(max(number), 0) FROM attempts WHERE subscription = ?1",
+            )?;
+            let mut find = |subscription: &SubscriptionId| {
+                last.query_row([subscription.0.cast_signed()], |row| get(row, 0))
+            };
+            subscriptions.iter().map(&mut find).collect()
         })
     }
 
@@ -186,20 +209,25 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
         // SQLite reports the problem in its own words.
         tracing::debug!(%error, file = %path.display(), "cannot make a file");
     }
-    let connection = Connection::open(path)?;
+    let mut connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "journal_size_limit", JOURNAL_BYTES)?;
     let found = pragma(&connection, "user_version")?;
-    if found != 0 && found != FORMAT {
+    if found > FORMAT {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
-        let why = format!("it has format {found}, this version reads {FORMAT}");
+        let why = format!("it has format {found}, this version reads up to {FORMAT}");
         return Err(rusqlite::Error::SqliteFailure(code, Some(why)));
     }
-    connection.execute_batch(SCHEMA)?;
-    if found != FORMAT {
-        connection.pragma_update(None, "user_version", FORMAT.cast_signed())?;
+    let transaction = connection.transaction()?;
+    if found == 1 {
+        transaction.execute_batch(FROM_FORMAT_1)?;
     }
+    transaction.execute_batch(SCHEMA)?;
+    if found != FORMAT {
+        transaction.pragma_update(None, "user_version", FORMAT.cast_signed())?;
+    }
+    transaction.commit()?;
     Ok(connection)
 }
 
@@ -277,9 +305,10 @@ fn prune(
     })?;
     let heads = heads.collect::<rusqlite::Result<Vec<_>>>()?;
     let gone = surplus(heads, |offsets| unsettled.unsettled(subscription, offsets));
-    let mut drop = transaction.prepare_cached("DELETE FROM attempts WHERE number = ?1")?;
+    let mut drop = transaction
+        .prepare_cached("DELETE FROM attempts WHERE subscription = ?1 AND number = ?2")?;
     for number in gone {
-        drop.execute([number.cast_signed()])?;
+        drop.execute([subscription.0.cast_signed(), number.cast_signed()])?;
     }
     Ok(())
 }
@@ -295,7 +324,7 @@ fn shrink(transaction: &Transaction<'_>, bytes_max: u64) -> rusqlite::Result<()>
         }
         let mut drop = transaction.prepare_cached(
             "DELETE FROM attempts
-             WHERE number IN (SELECT number FROM attempts ORDER BY number LIMIT ?1)",
+             WHERE id IN (SELECT id FROM attempts ORDER BY id LIMIT ?1)",
         )?;
         if drop.execute([DROPPED_AT_ONCE])? == 0 {
             return Ok(());
@@ -306,7 +335,7 @@ fn shrink(transaction: &Transaction<'_>, bytes_max: u64) -> rusqlite::Result<()>
 /// Skips from one subscription to the next in the index.
 fn subscriptions(connection: &Connection) -> rusqlite::Result<Vec<SubscriptionId>> {
     let mut next = connection.prepare_cached(
-        "SELECT min(subscription) FROM attempts INDEXED BY by_message WHERE subscription > ?1",
+        "SELECT min(subscription) FROM attempts INDEXED BY by_number WHERE subscription > ?1",
     )?;
     let mut found = Vec::new();
     let mut last = i64::MIN;
@@ -323,6 +352,9 @@ fn select(
     subscription: SubscriptionId,
     query: &AttemptQuery,
 ) -> rusqlite::Result<Vec<NumberedAttempt>> {
+    // Messages have few attempts each; without one, the newest come first in the other index.
+    let by_message = query.offset.is_some() || query.class.is_some();
+    let index = if by_message { "by_message" } else { "by_number" };
     let mut conditions = "subscription = ?1 AND number < ?2".to_owned();
     let before = query.before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
     let limit = i64::try_from(query.limit.saturating_add(1)).unwrap_or(i64::MAX);
@@ -338,8 +370,8 @@ fn select(
     }
     let mut statement = connection.prepare_cached(&format!(
         "SELECT number, subscription, offset, class, attempt, at, duration_us, address, status,
-         error, response FROM attempts WHERE number IN (
-             SELECT number FROM attempts INDEXED BY by_message
+         error, response FROM attempts WHERE id IN (
+             SELECT id FROM attempts INDEXED BY {index}
              WHERE {conditions} ORDER BY number DESC LIMIT ?3
          ) ORDER BY number DESC"
     ))?;

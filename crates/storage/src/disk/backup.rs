@@ -81,7 +81,7 @@ fn copy(shared: &Shared, folder: &Path, others: &[PathBuf]) -> Result<Backup> {
     copy.segments(MayBeGone::Yes)?;
     {
         let _nothing_moves = shared.trimming.lock();
-        shared.check_open()?;
+        shared.front.check_open()?;
         shared.database.copy_to(&folder.join(DATABASE))?;
         let current = copy.segments(MayBeGone::No)?;
         copy.drop_others(&current)?;
@@ -128,8 +128,8 @@ impl Copy<'_> {
     /// Copies whatever is not yet copied of the current segments, and returns their names.
     fn segments(&mut self, may_be_gone: MayBeGone) -> Result<Vec<String>> {
         let mut current = Vec::new();
-        for topic in self.shared.topics.all() {
-            let segments = topic.state().segments.clone();
+        for topic in self.shared.front.topics.all() {
+            let segments = topic.state().own.segments.clone();
             for segment in segments {
                 match self.segment(&segment) {
                     Err(error) if may_be_gone == MayBeGone::Yes && is_gone(&error) => {}
@@ -185,7 +185,7 @@ impl Copy<'_> {
             let mut piece = vec![0; PIECE_BYTES.min(to_usize(end - at))];
             while at < end {
                 // Whoever closes the store waits for this.
-                if self.shared.check_open().is_err() {
+                if self.shared.front.check_open().is_err() {
                     return Err(io::Error::other("the store was closed"));
                 }
                 let bytes = to_usize(end - at).min(piece.len());
@@ -215,5 +215,7 @@ impl Copy<'_> {
 
 /// Whether a trim has dropped the file.
 fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Unavailable(error) if error.kind() == io::ErrorKind::NotFound)
+    let Error::Unavailable(cause) = error else { return false };
+    let cause = cause.downcast_ref::<io::Error>();
+    cause.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

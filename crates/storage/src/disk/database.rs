@@ -298,18 +298,28 @@ impl Database {
         Ok(Some(ClockMark { wall: Timestamp(wall), uptime }))
     }
 
-    /// The checkpointed progress of a subscription, still encoded.
-    pub(super) fn progress(&self, subscription: SubscriptionId) -> Result<Option<Vec<u8>>> {
+    /// The serial number of the last change of definitions.
+    pub(super) fn serial(&self) -> Result<u64> {
+        Ok(get_meta(&*self.connection()?, Meta::Serial)?.unwrap_or(0))
+    }
+
+    /// The checkpointed progress of each subscription that has one, still encoded.
+    pub(super) fn progress(
+        &self,
+        subscriptions: impl Iterator<Item = SubscriptionId>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
         let connection = self.connection()?;
         let mut statement =
             connection.prepare_cached("SELECT value, sum FROM progress WHERE subscription = ?1")?;
-        let id = subscription.0.cast_signed();
-        let read = |row: &rusqlite::Row<'_>| {
-            let value: Vec<u8> = row.get(0)?;
-            progress_sum(subscription.0, &value).check(row, 1)?;
-            Ok(value)
+        let mut find = |subscription: SubscriptionId| {
+            let read = |row: &rusqlite::Row<'_>| {
+                let value: Vec<u8> = row.get(0)?;
+                progress_sum(subscription.0, &value).check(row, 1)?;
+                Ok(value)
+            };
+            statement.query_row([subscription.0.cast_signed()], read).optional()
         };
-        Ok(statement.query_row([id], read).optional()?)
+        Ok(subscriptions.map(&mut find).collect::<rusqlite::Result<_>>()?)
     }
 
     /// The sparse index of a segment.
@@ -545,22 +555,32 @@ fn closed() -> Error {
     super::scan::unavailable(std::io::Error::other("the store was closed"))
 }
 
+/// What SQLite said.
+#[derive(Debug, thiserror::Error)]
+#[error("definitions database: {0}")]
+struct Sqlite(#[source] rusqlite::Error);
+
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match &error {
             rusqlite::Error::FromSqlConversionFailure(_, _, cause) if cause.is::<DamagedRow>() => {
                 super::scan::corrupt(super::DATABASE, 0, "a row does not hold its checksum")
             }
-            _ => Self::Database(std::sync::Arc::new(error)),
+            _ => Self::unavailable(Sqlite(error)),
         }
     }
+}
+
+/// What SQLite said, if it was SQLite.
+pub(super) fn sqlite(error: &Error) -> Option<&rusqlite::Error> {
+    let Error::Unavailable(cause) = error else { return None };
+    cause.downcast_ref().map(|Sqlite(error)| error)
 }
 
 /// Whether SQLite found the disk full. It has a separate error code for its shared memory, which is
 /// a file.
 pub(super) fn is_disk_full(error: &Error) -> bool {
-    let Error::Database(error) = error else { return false };
-    error.sqlite_error().is_some_and(|error| {
+    sqlite(error).and_then(rusqlite::Error::sqlite_error).is_some_and(|error| {
         error.code == ErrorCode::DiskFull
             || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
     })
@@ -568,7 +588,6 @@ pub(super) fn is_disk_full(error: &Error) -> bool {
 
 /// Whether SQLite may have failed to open its file for lack of space: it does not always say so.
 pub(super) fn may_want_space(error: &Error) -> bool {
-    let Error::Database(error) = error else { return false };
-    let code = error.sqlite_error_code();
+    let code = sqlite(error).and_then(rusqlite::Error::sqlite_error_code);
     matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen))
 }

@@ -1,5 +1,7 @@
 //! The catalogue's entries in SQLite.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
@@ -21,6 +23,14 @@ impl Database {
         let mut statement =
             connection.prepare_cached("SELECT 1 FROM entries WHERE kind = ?1 AND id = ?2")?;
         Ok(statement.exists(params![code(kind), id.cast_signed()])?)
+    }
+
+    /// The ids of all entries of `kind`.
+    pub(super) fn ids(&self, kind: Kind) -> Result<BTreeSet<u64>> {
+        let connection = self.connection()?;
+        let mut statement = connection.prepare("SELECT id FROM entries WHERE kind = ?1")?;
+        let ids = statement.query_map([code(kind)], |row| get(row, 0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Every entry of every kind.
@@ -86,13 +96,13 @@ pub(super) fn put(
     Ok(Ok(entry))
 }
 
-/// Deletes.
+/// Deletes; returns the serial number of the change, and the entry's id.
 pub(super) fn delete(
     transaction: &Transaction<'_>,
     kind: Kind,
     name: &str,
     version: u64,
-) -> rusqlite::Result<Result<()>> {
+) -> rusqlite::Result<Result<(u64, u64)>> {
     let Some(found) = find(transaction, kind, name)? else { return Ok(Err(Error::NotFound)) };
     if found.version != version {
         return Ok(Err(Error::Conflict));
@@ -102,7 +112,7 @@ pub(super) fn delete(
         .execute(params![code(kind), name])?;
     let serial = get_meta(transaction, Meta::Serial)?.unwrap_or(0) + 1;
     put_meta(transaction, Meta::Serial, serial)?;
-    Ok(Ok(()))
+    Ok(Ok((serial, found.id)))
 }
 
 fn find(connection: &Connection, kind: Kind, name: &str) -> rusqlite::Result<Option<Entry>> {
@@ -130,7 +140,7 @@ fn sum(entry: &Entry) -> Sum {
 }
 
 /// All kinds.
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Topic,
     Kind::Subscription,
     Kind::Snapshot,
@@ -138,6 +148,7 @@ const KINDS: [Kind; 7] = [
     Kind::Bookkeeping,
     Kind::HandledLetters,
     Kind::Replay,
+    Kind::Mark,
 ];
 
 /// The number for a kind in the file; never changes.
@@ -150,5 +161,6 @@ fn code(kind: Kind) -> i64 {
         Kind::Bookkeeping => 5,
         Kind::HandledLetters => 6,
         Kind::Replay => 7,
+        Kind::Mark => 8,
     }
 }

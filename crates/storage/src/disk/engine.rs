@@ -1,138 +1,258 @@
-//! The four engine traits, implemented on the open store.
+//! The engine traits, implemented on the open store.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use domain::{ClockMark, Offset, Progress, SubscriptionId, Timestamp, TopicId};
+use clock::tasks;
+use domain::{
+    ClockMark, Epoch, NodeId, Offset, Progress, ShardId, SubscriptionId, Timestamp, TopicId,
+};
 use futures::FutureExt;
+use futures::future::ready;
 use tokio::sync::oneshot;
 
 use super::database::{Meta, TopicRow, put_clock_mark, put_meta, put_progress, put_topic};
 use super::scan::{corrupt, unavailable};
-use super::store::{Shared, Store, blocking};
+use super::store::{SHARD, Shared, Store, blocking};
 use super::{definitions, read, trimmer};
+use crate::front::{closed, nothing};
 use crate::{
-    AttemptHistory, AttemptPage, AttemptQuery, Batch, Catalogue, Checkpoint, Claim, Commit, Entry,
-    Error, Future, Keep, Kind, KnownAttempts, Listener, MessageLog, NumberedAttempt, Page,
-    Position, ProgressStore, ReadLimit, Receipt, Result, TailRead, Trimmed, Unsettled,
+    AttemptHistory, AttemptPage, AttemptQuery, Batch, Catalogue, Change, Changes, Checkpoint,
+    Claim, Commit, Entry, Error, Future, Keep, Kind, Listener, MessageLog, NumberedAttempt, Page,
+    Position, ProgressStore, ReadLimit, Receipt, Result, Shard, Shards, TailRead, Trimmed,
+    Unsettled,
 };
 
-impl MessageLog for Store {
+/// How many subscriptions are loaded while the log waits to note more changes.
+const LOADED_AT_ONCE: usize = 1_024;
+
+/// The only shard of a store, for whoever opens it.
+pub(super) struct OneShard(pub Arc<Store>);
+
+impl Shards for OneShard {
+    fn count(&self) -> u32 {
+        1
+    }
+
+    fn open(
+        &self,
+        shard: ShardId,
+        _: NodeId,
+        listener: Arc<dyn Listener>,
+    ) -> Future<Result<Shard>> {
+        let store = Arc::clone(&self.0);
+        async move {
+            if shard != SHARD {
+                return Err(Error::NotFound);
+            }
+            let epoch = store.shared.take_over(listener).await?;
+            let figures = Arc::clone(&store.shared.front.figures);
+            let owned = Arc::new(Owned { store, epoch, is_closed: Arc::default() });
+            let (log, progress) = (Arc::clone(&owned) as _, owned as _);
+            Ok(Shard { id: SHARD, epoch, log, progress, figures })
+        }
+        .boxed()
+    }
+}
+
+/// The log as one owner holds it.
+struct Owned {
+    store: Arc<Store>,
+    epoch: Epoch,
+    /// Shared with whoever waits for room.
+    is_closed: Arc<AtomicBool>,
+}
+
+fn check_open(is_closed: &AtomicBool) -> Result<()> {
+    if is_closed.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
+}
+
+impl Owned {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.store.shared
+    }
+
+    /// `Err` once the handle was closed.
+    fn check_open(&self) -> Result<()> {
+        check_open(&self.is_closed)
+    }
+
+    /// Runs a chore that is the owner's alone, where it delays nobody.
+    fn chore<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,
+    ) -> Future<Result<T>> {
+        let guard = self.check_open().and_then(|()| self.shared().chore(self.epoch));
+        match guard {
+            Err(error) => ready(Err(error)).boxed(),
+            Ok(guard) => blocking(self.shared(), move |shared| {
+                let _until_the_end = guard;
+                work(shared)
+            }),
+        }
+    }
+}
+
+impl MessageLog for Owned {
     fn commit(&self, commit: Commit) -> Receipt {
-        self.shared.commit(commit)
+        match self.check_open() {
+            Ok(()) => self.shared().commit(self.epoch, commit),
+            Err(error) => Receipt::ready(Err(error)),
+        }
     }
 
     fn room(&self) -> Future<Result<()>> {
-        self.shared.room()
+        let (shared, epoch) = (Arc::clone(self.shared()), self.epoch);
+        let is_closed = Arc::clone(&self.is_closed);
+        async move { shared.room(epoch, || check_open(&is_closed)).await }.boxed()
     }
 
     fn has_room(&self) -> bool {
-        matches!(self.shared.has_room(), Ok(true))
+        self.check_open().is_ok() && matches!(self.shared().has_room(), Ok(true))
     }
 
     fn read_tail(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> TailRead {
-        self.shared
-            .topics
-            .get(topic)
-            .map_or(TailRead::AtEnd, |topic| read::tail(&topic, from, limit))
+        self.shared().front.topics.tail(topic, from, limit)
     }
 
     fn read(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> Future<Result<Batch>> {
+        if let Err(error) = self.check_open() {
+            return ready(Err(error)).boxed();
+        }
         match self.read_tail(topic, from, limit) {
-            TailRead::Records(batch) => std::future::ready(Ok(batch)).boxed(),
-            TailRead::AtEnd => std::future::ready(Ok(read::nothing(from))).boxed(),
-            TailRead::NotInMemory => blocking(&self.shared, move |shared| {
-                let Some(topic) = shared.topics.get(topic) else { return Ok(read::nothing(from)) };
+            TailRead::Records(batch) => ready(Ok(batch)).boxed(),
+            TailRead::AtEnd => ready(Ok(nothing(from))).boxed(),
+            TailRead::NotInMemory => blocking(self.shared(), move |shared| {
+                let Some(topic) = shared.front.topics.get(topic) else { return Ok(nothing(from)) };
                 read::read(shared, &topic, from, limit)
             }),
         }
     }
 
     fn end(&self, topic: TopicId) -> Offset {
-        self.shared.topics.get(topic).map_or(Offset(0), |topic| topic.state().end)
+        self.shared().front.topics.end(topic)
     }
 
-    fn offset_at(&self, topic: TopicId, time: Timestamp) -> Future<Result<Offset>> {
-        blocking(&self.shared, move |shared| match shared.topics.get(topic) {
-            Some(topic) => read::offset_at(shared, &topic, time),
-            None => Ok(Offset(0)),
+    fn offsets_at(&self, times: Vec<(TopicId, Timestamp)>) -> Future<Result<Vec<Offset>>> {
+        if let Err(error) = self.check_open() {
+            return ready(Err(error)).boxed();
+        }
+        blocking(self.shared(), move |shared| {
+            let find = |(topic, time): (TopicId, Timestamp)| match shared.front.topics.get(topic) {
+                Some(topic) => read::offset_at(shared, &topic, time),
+                None => Ok(Offset(0)),
+            };
+            times.into_iter().map(find).collect()
         })
     }
 
     fn position(&self) -> Position {
-        Position(self.shared.position.load(Ordering::Acquire))
+        self.shared().front.position()
     }
 
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        if self.shared.listener.set(listener).is_err() {
-            tracing::warn!("the log has a listener already");
-        }
+    fn begin(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>> {
+        let begun =
+            self.check_open().and_then(|()| self.shared().front.begin(self.epoch, topic, first));
+        ready(begun).boxed()
     }
 
     fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {
-        let shared = Arc::clone(&self.shared);
+        let guard = self.check_open().and_then(|()| self.shared().chore(self.epoch));
+        let guard = match guard {
+            Ok(guard) => guard,
+            Err(error) => return ready(Err(error)).boxed(),
+        };
+        let shared = Arc::clone(self.shared());
         let (answer, receiver) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("log-trimmer".to_owned()).spawn(move || {
-            // The caller may have stopped waiting; the trim is done anyway.
-            drop(answer.send(trimmer::trim(&shared, keep.as_ref())));
-        });
-        Box::pin(async move {
-            thread.map_err(unavailable)?;
-            receiver.await.map_err(|error| unavailable(std::io::Error::other(error)))?
-        })
+        let started = if tasks::is_simulated() {
+            drop(tasks::spawn("log-trimmer", async move {
+                let trimmed = trimmer::trim_as_task(&shared, keep.as_ref()).await;
+                drop(guard);
+                drop(answer.send(trimmed));
+            }));
+            Ok(())
+        } else {
+            let life = move || {
+                let trimmed = trimmer::trim_on_thread(&shared, keep.as_ref());
+                drop(guard);
+                // The caller may have stopped waiting; the trim is done anyway.
+                drop(answer.send(trimmed));
+            };
+            std::thread::Builder::new().name("log-trimmer".to_owned()).spawn(life).map(drop)
+        };
+        async move {
+            started.map_err(unavailable)?;
+            receiver.await.map_err(Error::unavailable)?
+        }
+        .boxed()
+    }
+
+    fn close(&self) -> Future<Result<()>> {
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return ready(Ok(())).boxed();
+        }
+        let (shared, epoch) = (Arc::clone(self.shared()), self.epoch);
+        let flushed = shared.front.queue.release(epoch);
+        shared.front.notify_room();
+        async move {
+            let flushed = flushed.await;
+            shared.front.listening.end(epoch);
+            flushed.map(drop)
+        }
+        .boxed()
     }
 }
 
-impl ProgressStore for Store {
-    fn claim(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>> {
-        std::future::ready(self.shared.claim(topic, first)).boxed()
-    }
-
-    fn load(&self, subscription: SubscriptionId, start: Progress) -> Future<Result<Progress>> {
-        blocking(&self.shared, move |shared| load(shared, subscription, start))
+impl ProgressStore for Owned {
+    fn load(&self, starts: Vec<(SubscriptionId, Progress)>) -> Future<Result<Vec<Progress>>> {
+        if let Err(error) = self.check_open() {
+            return ready(Err(error)).boxed();
+        }
+        blocking(self.shared(), move |shared| load(shared, starts))
     }
 
     fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>> {
-        blocking(&self.shared, move |shared| save(shared, &checkpoint))
+        self.chore(move |shared| save(shared, &checkpoint))
     }
 
     fn is_copy(&self) -> bool {
-        self.shared.is_copy()
+        self.shared().is_copy()
     }
 
     fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
-        blocking(&self.shared, move |shared| shared.raise(&topics))
+        self.chore(move |shared| shared.raise(&topics))
     }
 
     fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
-        blocking(&self.shared, |shared| shared.database.clock_mark())
+        blocking(self.shared(), |shared| shared.database.clock_mark())
     }
 }
 
-fn load(shared: &Shared, subscription: SubscriptionId, start: Progress) -> Result<Progress> {
+fn load(shared: &Shared, mut starts: Vec<(SubscriptionId, Progress)>) -> Result<Vec<Progress>> {
     let unreadable = || corrupt(shared.database.path(), 0, "the progress of a subscription");
-    // Lock the changes first: a checkpoint in between makes some of them apply twice, which is
-    // harmless.
-    let pending = shared.pending.lock();
-    let mut progress = match shared.database.progress(subscription)? {
-        Some(bytes) => Progress::decode(&bytes).map_err(|_| unreadable())?,
-        None => start,
-    };
-    pending.apply(subscription, &mut progress).map_err(|_| unreadable())?;
-    Ok(progress)
+    let mut loaded = Vec::with_capacity(starts.len());
+    while !starts.is_empty() {
+        let some = starts.drain(..starts.len().min(LOADED_AT_ONCE)).collect();
+        let saved = |starts: &[(SubscriptionId, Progress)]| {
+            let saved = shared.database.progress(starts.iter().map(|(id, _)| *id))?;
+            let decode = |bytes: Option<Vec<u8>>| {
+                bytes.map(|bytes| Progress::decode(&bytes)).transpose().map_err(|_| unreadable())
+            };
+            saved.into_iter().map(decode).collect()
+        };
+        loaded.extend(shared.front.load(some, saved, unreadable)?);
+    }
+    Ok(loaded)
 }
 
 fn save(shared: &Shared, checkpoint: &Checkpoint) -> Result<()> {
-    let position = checkpoint.position.0;
-    let is_past = position > shared.position.load(Ordering::Acquire);
-    if is_past || position < shared.checkpoint.load(Ordering::Acquire) {
-        return Err(Error::Conflict);
-    }
+    let (front, position) = (&shared.front, checkpoint.position);
+    front.check_checkpoint(position)?;
     let mut topics = Vec::new();
-    for topic in shared.topics.all() {
+    for topic in front.topics.all() {
         let row = TopicRow::of(&topic);
-        if topic.state().saved != Some(row) {
+        if topic.state().own.saved != Some(row) {
             topics.push((topic, row));
         }
     }
@@ -154,17 +274,12 @@ fn save(shared: &Shared, checkpoint: &Checkpoint) -> Result<()> {
         if let Some(mark) = &checkpoint.clock {
             put_clock_mark(transaction, mark)?;
         }
-        put_meta(transaction, Meta::Checkpoint, position)
+        put_meta(transaction, Meta::Checkpoint, position.0)
     })?;
-    shared.checkpoint.fetch_max(position, Ordering::AcqRel);
     for (topic, row) in topics {
-        topic.state().saved = Some(row);
+        topic.state().own.saved = Some(row);
     }
-    let mut pending = shared.pending.lock();
-    pending.forget_up_to(position);
-    for subscription in &checkpoint.forgotten {
-        pending.forget(*subscription);
-    }
+    front.note_checkpoint(position, &checkpoint.forgotten);
     Ok(())
 }
 
@@ -188,22 +303,39 @@ impl Catalogue for Store {
     ) -> Future<Result<Entry>> {
         let name = name.to_owned();
         blocking(&self.shared, move |shared| {
-            shared.write(|change| definitions::put(change, kind, &name, &value, version))?
+            let _in_order = shared.defining.lock();
+            let entry =
+                shared.write(|change| definitions::put(change, kind, &name, &value, version))??;
+            shared.recent.note(entry.version, Change::Put(entry.clone()));
+            Ok(entry)
         })
     }
 
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>> {
         let name = name.to_owned();
         blocking(&self.shared, move |shared| {
-            shared.write(|change| definitions::delete(change, kind, &name, version))?
+            let _in_order = shared.defining.lock();
+            let (serial, id) =
+                shared.write(|change| definitions::delete(change, kind, &name, version))??;
+            shared.recent.note(serial, Change::Deleted { kind, name, id });
+            Ok(())
         })
+    }
+
+    fn serial(&self) -> Future<Result<u64>> {
+        let open = self.shared.front.check_open();
+        ready(open.map(|()| self.shared.recent.serial())).boxed()
+    }
+
+    fn changes(&self, after: u64) -> Changes {
+        self.shared.recent.changes(after)
     }
 }
 
 impl AttemptHistory for Store {
-    fn known(&self) -> Future<Result<KnownAttempts>> {
-        blocking(&self.shared, |shared| {
-            shared.preallocator.for_database(|| shared.attempts.known())
+    fn last(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<Vec<u64>>> {
+        blocking(&self.shared, move |shared| {
+            shared.preallocator.for_database(|| shared.attempts.last(&subscriptions))
         })
     }
 

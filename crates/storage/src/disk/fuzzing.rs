@@ -5,9 +5,8 @@ use domain::{ProgressChange, TopicId, message};
 
 use super::format::{
     BLOCK, FileHeader, Frame, GROUP_HEADER, GroupHeader, RecordHead, append_head_at, finish_group,
-    padded, record_holds, record_seed, to_u32,
+    frames, padded, record_holds, record_seed, to_u32,
 };
-use super::scan::frames;
 use super::segments::{decode_marks, encode_marks};
 
 const SALT: u64 = 0x1234_5678_9abc_def0;

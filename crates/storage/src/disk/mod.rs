@@ -1,7 +1,7 @@
 //! The engine for one machine: a write-ahead log, topic segments, SQLite.
 //!
 //! ```text
-//! commit ─▶ queue ─▶ committer ─▶ wal/00000000000000000007 ─▶ tail in memory ─▶ readers
+//! commit ─▶ front ─▶ committer ─▶ wal/00000000000000000007 ─▶ tail in memory ─▶ readers
 //!          (encodes)  (one write, one sync per group)             │
 //!                                                                 ▼ trim, what is still needed
 //!                     free/3 ◀── log file used again ◀── topics/<topic>-<first offset>
@@ -14,12 +14,12 @@
 //! | File | For |
 //! |---|---|
 //! | `format`, `scan` | the bytes on disk; walking through them |
-//! | `queue`, `group`, `committer` | from a commit to a durable, visible group |
+//! | `committer` | makes the groups durable that `front` forms |
 //! | `wal`, `preallocator` | log files, files made ahead, the reserve for a full disk |
-//! | `topic`, `tail`, `index`, `segments`, `read` | where a topic's records are; reading them |
+//! | `topic`, `index`, `segments`, `read` | where a topic's records are; reading them |
 //! | `trimmer`, `outgoing`, `blocks`, `write_behind` | moving what is needed out of a log file |
 //! | `salvage` | what is still good in a damaged stretch of the log |
-//! | `database`, `definitions`, `pending` | SQLite, and what is newer than its checkpoint |
+//! | `database`, `definitions` | SQLite |
 //! | `rows` | checksums of its rows |
 //! | `attempts` | the history of attempts, a SQLite file of its own |
 //! | `recovery`, `verify` | opening a store; checking one |
@@ -27,6 +27,10 @@
 //! | `store`, `engine` | the open store; the traits on it |
 //! | `seam`, `real` | the disk, so that tests can put a faulty one there |
 //! | `descriptors`, `private` | file descriptors kept for the log; who may read the files |
+//!
+//! Its queue, its groups, its topics and what of them is in memory are `front`'s. In a simulation,
+//! which is known when the store is opened, there are no threads: committer, preallocator and trims
+//! are tasks, everything else happens where it is called, and nothing blocks.
 
 mod attempts;
 mod backup;
@@ -42,13 +46,10 @@ mod files;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
-mod group;
 mod index;
 mod outgoing;
-mod pending;
 mod preallocator;
 mod private;
-mod queue;
 mod read;
 mod read_ahead;
 mod real;
@@ -59,7 +60,6 @@ mod scan;
 mod seam;
 mod segments;
 mod store;
-mod tail;
 mod topic;
 mod trimmer;
 mod verify;
@@ -75,7 +75,7 @@ pub use backups::{KeptBackup, backups, remove_backup};
 pub use seam::{Disk, File};
 pub use verify::{EntryCheck, Fault, Report, verify, verify_on};
 
-use crate::{Engine, Error, HISTORY_BYTES_DEFAULT, Result};
+use crate::{Engine, Error, HISTORY_BYTES_DEFAULT, Kind, Result};
 
 /// The SQLite file in a data folder.
 const DATABASE: &str = "store.sqlite";
@@ -117,6 +117,9 @@ pub struct Options {
     pub attempt_bytes_max: u64,
     /// How long a commit nobody waits for may be delayed to ride along.
     pub ride_delay: Duration,
+    /// What the store's secret and the salts of its log files are drawn from; `None` = the system.
+    /// Only for simulations: two runs with the same seed write the same bytes.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
@@ -132,6 +135,7 @@ impl Default for Options {
             durability: Durability::Fsync,
             attempt_bytes_max: HISTORY_BYTES_DEFAULT,
             ride_delay: Duration::from_millis(20),
+            seed: None,
         }
     }
 }
@@ -171,7 +175,7 @@ pub struct Recovery {
 
 /// An open store.
 pub struct Opened {
-    /// Its four traits.
+    /// Its traits.
     pub engine: Engine,
     /// What opening it found.
     pub recovery: Recovery,
@@ -187,7 +191,8 @@ pub struct Handle(Arc<store::Store>);
 
 impl Handle {
     /// Writes what is queued, ends the engine's threads and unlocks the folder. Every later call of
-    /// the engine answers `Unavailable`. Blocks; closing twice does nothing.
+    /// the engine answers `Unavailable`. Blocks, but never in a simulation; closing twice does
+    /// nothing.
     pub fn close(&self) {
         self.0.close();
     }
@@ -248,14 +253,15 @@ fn open_with(
     let attempts = database.with_file_name(attempts::FILE);
     let attempts = attempts::History::new(attempts, options.attempt_bytes_max);
     let database = open_database(database, &preallocator)?;
-    let mut recovered = recovery::recover(disk.as_ref(), &database, &preallocator)?;
+    let mut recovered = recovery::recover(disk.as_ref(), &database, &preallocator, options.seed)?;
     let is_copy = database.is_copy()?;
     if is_copy {
-        recovery::begin_file(disk.as_ref(), &preallocator, &mut recovered)?;
+        recovery::begin_file(disk.as_ref(), &preallocator, options.seed, &mut recovered)?;
     }
     let unsynced = (options.durability == Durability::Os).then_some(recovered.number + 1);
     let opens = preallocator.for_database(|| database.raise_opens(unsynced))?;
-    let recovery = recovered.report;
+    let (recovery, serial) = (recovered.report, database.serial()?);
+    sweep(&attempts, &database);
     let parts = store::Parts {
         options,
         disk,
@@ -265,16 +271,26 @@ fn open_with(
         room,
         lock,
         opens,
+        serial,
         is_copy,
     };
     let store = Arc::new(store::Store::start(parts, recovered)?);
-    let log: Arc<store::Store> = Arc::clone(&store);
-    let catalogue: Arc<store::Store> = Arc::clone(&store);
-    let progress: Arc<store::Store> = Arc::clone(&store);
-    let attempts: Arc<store::Store> = Arc::clone(&store);
-    let figures = Arc::clone(&store.shared.figures);
-    let engine = Engine { log, catalogue, progress, attempts, figures };
+    let engine = Engine {
+        shards: Arc::new(engine::OneShard(Arc::clone(&store))),
+        catalogue: Arc::clone(&store) as _,
+        attempts: Arc::clone(&store) as _,
+        members: None,
+    };
     Ok(Opened { engine, recovery, handle: Handle(store) })
+}
+
+/// Drops the attempts of subscriptions that are gone. Nothing depends on the history, so nor does
+/// the start.
+fn sweep(attempts: &attempts::History, database: &database::Database) {
+    let swept = database.ids(Kind::Subscription).and_then(|known| attempts.sweep(&known));
+    if let Err(error) = swept {
+        tracing::warn!(%error, "cannot drop the attempts of subscriptions that are gone");
+    }
 }
 
 /// SQLite needs some space to open its files. On a full disk it gets what an earlier process set
@@ -297,13 +313,14 @@ fn open_database(
 
 /// Adds the full path of the damaged file, or of a database that cannot be written.
 fn within(folder: &Path, error: Error) -> Error {
+    if let Some(denied) = database::sqlite(&error).filter(|error| is_denied(error)) {
+        let problem = format!("{}: {denied}", folder.join(DATABASE).display());
+        return scan::unavailable(std::io::Error::other(problem));
+    }
     match error {
-        Error::Database(error) if is_denied(&error) => {
-            let problem = format!("{}: {error}", folder.join(DATABASE).display());
-            Error::Unavailable(Arc::new(std::io::Error::other(problem)))
-        }
-        Error::Corrupt { file, offset, what } => {
-            Error::Corrupt { file: path_within(folder, &file), offset, what }
+        Error::Corrupt { place, what } => {
+            let (file, offset) = scan::place_of(&place);
+            scan::corrupt(path_within(folder, file), offset, what)
         }
         other => other,
     }

@@ -230,7 +230,7 @@ impl Outgoing {
 impl Building {
     /// The topic's last segment if it has room, otherwise a new one.
     fn open(shared: &Shared, topic: &Topic, first: Offset, bytes: usize) -> Result<Self> {
-        let last = topic.state().segments.last().cloned();
+        let last = topic.state().own.segments.last().cloned();
         let Some(last) = last.filter(|last| last.length < shared.options.topic_segment_bytes)
         else {
             return Self::create(shared, topic, first, bytes);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clock::tasks;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -48,6 +49,10 @@ pub(super) struct Preallocator {
     state: Mutex<State>,
     /// Wakes the preallocator's own thread.
     work: Condvar,
+    /// Wakes the task that it is in a simulation.
+    task: Notify,
+    /// Whether nothing here may block, because everything is on one thread.
+    never_waits: bool,
     /// Wakes the committer.
     ready: Condvar,
     full: AtomicBool,
@@ -98,9 +103,24 @@ impl Preallocator {
             reserve_bytes: reserve_bytes + for_acks,
             state: Mutex::default(),
             work: Condvar::new(),
+            task: Notify::new(),
+            never_waits: tasks::is_simulated(),
             ready: Condvar::new(),
             full: AtomicBool::new(false),
             room,
+        }
+    }
+
+    /// Whether a simulation runs it: then nobody waits here, and what cannot be done now is told.
+    pub(super) fn never_waits(&self) -> bool {
+        self.never_waits
+    }
+
+    fn wake(&self) {
+        if self.never_waits {
+            self.task.notify_one();
+        } else {
+            self.work.notify_one();
         }
     }
 
@@ -140,7 +160,7 @@ impl Preallocator {
         let mut state = self.state.lock();
         if !state.wanted && state.ready.is_empty() {
             state.wanted = true;
-            self.work.notify_one();
+            self.wake();
         }
     }
 
@@ -161,9 +181,20 @@ impl Preallocator {
                 return Err(fault);
             }
             state.starving = Some(length);
-            self.work.notify_one();
+            if self.never_waits {
+                if !self.feed(&mut state, length) {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                continue;
+            }
+            self.wake();
             self.ready.wait(&mut state);
         }
+    }
+
+    /// Takes back a file that could not be used.
+    pub(super) fn give_back(&self, file: FreeFile) {
+        self.state.lock().ready.push(file);
     }
 
     /// Frees `bytes` of the reserve for something that must succeed; if there is none, waits until
@@ -173,7 +204,7 @@ impl Preallocator {
         if self.release_locked(&mut state, bytes) {
             return Ok(());
         }
-        if state.closing {
+        if state.closing || self.never_waits {
             return Err(());
         }
         self.ready.wait_for(&mut state, FULL_RETRY);
@@ -183,7 +214,7 @@ impl Preallocator {
     /// Waits for something that passes on its own. `Err` if nobody should wait anymore.
     pub(super) fn wait_a_moment(&self) -> Result<(), ()> {
         let mut state = self.state.lock();
-        if state.closing {
+        if state.closing || self.never_waits {
             return Err(());
         }
         self.ready.wait_for(&mut state, FULL_RETRY);
@@ -273,7 +304,7 @@ impl Preallocator {
             self.disk.remove(&file.name())?;
             self.disk.sync_folder(FOLDER)?;
         }
-        self.work.notify_one();
+        self.wake();
         Ok(())
     }
 
@@ -288,21 +319,21 @@ impl Preallocator {
     /// Checks whether a full disk has space again.
     pub(super) fn look_again(&self) {
         if self.is_full() {
-            self.work.notify_one();
+            self.wake();
         }
     }
 
     /// From now on nobody waits for space.
     pub(super) fn close_soon(&self) {
         self.state.lock().closing = true;
-        self.work.notify_one();
+        self.wake();
         self.ready.notify_one();
     }
 
     /// Ends `run`.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
-        self.work.notify_one();
+        self.wake();
     }
 
     /// The thread's main loop.
@@ -317,6 +348,24 @@ impl Preallocator {
                 }
             } else {
                 self.work.wait(&mut state);
+            }
+        }
+    }
+
+    /// The same as a task, for a simulation.
+    pub(super) async fn run_as_task(preallocator: Arc<Self>) {
+        loop {
+            let went_well = {
+                let mut state = preallocator.state.lock();
+                if state.closed {
+                    return;
+                }
+                preallocator.has_work(&state).then(|| preallocator.work(&mut state))
+            };
+            match went_well {
+                Some(true) => {}
+                Some(false) => tasks::sleep(FULL_RETRY).await,
+                None => preallocator.task.notified().await,
             }
         }
     }

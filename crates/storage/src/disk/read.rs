@@ -15,9 +15,9 @@ use super::index::Window;
 use super::scan::unavailable;
 use super::segments::{Reader, Segment};
 use super::store::Shared;
-use super::tail::Filling;
 use super::topic::{State, Topic};
-use crate::{Batch, Error, ReadLimit, Result, TailRead};
+use crate::front::Filling;
+use crate::{Batch, Error, ReadLimit, Result};
 
 /// Maximum bytes of the log per read, unless a record is longer.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -31,23 +31,6 @@ enum Source {
     Segment(Arc<Segment>),
     /// Nothing is kept below this offset.
     Gap(Offset),
-}
-
-/// The answer at the visible end.
-pub(super) fn nothing(from: Offset) -> Batch {
-    Filling::new(from, ReadLimit { records: 0, bytes: 0 }).batch
-}
-
-/// Reads from memory only.
-pub(super) fn tail(topic: &Topic, from: Offset, limit: ReadLimit) -> TailRead {
-    let state = topic.state();
-    if from >= state.end {
-        return TailRead::AtEnd;
-    }
-    match state.chunks.first() {
-        Some(first) if first <= from => TailRead::Records(state.chunks.read(from, limit)),
-        _ => TailRead::NotInMemory,
-    }
 }
 
 /// Reads from wherever the records are. Blocks on the disk.
@@ -95,17 +78,17 @@ fn place(state: &State, from: Offset, limit: ReadLimit) -> Source {
     if state.chunks.first().is_some_and(|first| first <= from) {
         return Source::Memory(state.chunks.read(from, limit));
     }
-    if state.log.first().is_some_and(|first| first <= from) {
+    if state.own.log.first().is_some_and(|first| first <= from) {
         let bytes = u32::try_from(limit.bytes.clamp(READ_BYTES_MIN, READ_BYTES_MAX)).unwrap_or(0);
-        if let Some(window) = state.log.window(from, state.end, bytes) {
+        if let Some(window) = state.own.log.window(from, state.end, bytes) {
             return Source::Log(window);
         }
     }
-    let at = state.segments.partition_point(|segment| segment.last < from);
-    if let Some(segment) = state.segments.get(at) {
+    let at = state.own.segments.partition_point(|segment| segment.last < from);
+    if let Some(segment) = state.own.segments.get(at) {
         return Source::Segment(Arc::clone(segment));
     }
-    let first = state.log.first().or_else(|| state.chunks.first());
+    let first = state.own.log.first().or_else(|| state.chunks.first());
     Source::Gap(first.filter(|first| *first > from).unwrap_or(state.end))
 }
 
@@ -127,7 +110,7 @@ fn read_segment(
 }
 
 fn is_current(topic: &Topic, segment: &Arc<Segment>) -> bool {
-    topic.state().segments.iter().any(|other| other.file == segment.file)
+    topic.state().own.segments.iter().any(|other| other.file == segment.file)
 }
 
 /// Returns whether to continue after the window.
@@ -324,9 +307,16 @@ pub(super) fn offset_at(shared: &Shared, topic: &Topic, time: Timestamp) -> Resu
 fn search_start(shared: &Shared, topic: &Topic, time: Timestamp) -> Result<Offset> {
     let (segment, log) = {
         let state = topic.state();
-        let at = state.segments.partition_point(|segment| segment.time_max < time);
-        let segment = state.segments.get(at).cloned();
-        (segment, state.log.before(time).unwrap_or_else(|| state.log.first().unwrap_or(state.end)))
+        let at = state.own.segments.partition_point(|segment| segment.time_max < time);
+        let segment = state.own.segments.get(at).cloned();
+        (
+            segment,
+            state
+                .own
+                .log
+                .before(time)
+                .unwrap_or_else(|| state.own.log.first().unwrap_or(state.end)),
+        )
     };
     let Some(segment) = segment else { return Ok(log) };
     let marks = match segment.marks(&shared.database) {

@@ -208,7 +208,7 @@ impl FolderLock {
         let file = options.open(&path).map_err(io)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
-            Err(Errno::WOULDBLOCK) => Err(Error::InUse(folder.to_owned())),
+            Err(Errno::WOULDBLOCK) => Err(Error::InUse(folder.display().to_string())),
             Err(error) => Err(io(error.into())),
         }
     }

@@ -10,15 +10,15 @@ use domain::{Timestamp, TopicId};
 
 use super::Recovery;
 use super::database::{Database, Stored};
-use super::format::{AppendFrame, BLOCK, BLOCK_BYTES, Frame, RecordHead, to_u32, to_usize};
+use super::format::{AppendFrame, BLOCK, BLOCK_BYTES, Frame, RecordHead, frames, to_u32, to_usize};
 use super::index::Span;
-use super::pending::Pending;
 use super::preallocator::{Preallocator, fill_with_zeros};
-use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
+use super::scan::{Scanner, corrupt, open_file, sequences, unavailable};
 use super::seam::Disk;
 use super::segments;
 use super::topic::Topics;
 use super::wal::{FOLDER, WalFile, begin, file_name, is_full, salt};
+use crate::front::Pending;
 use crate::{Error, Result};
 
 /// A store as it was found.
@@ -35,14 +35,15 @@ pub(super) struct Recovered {
     pub report: Recovery,
 }
 
-/// Opens the log that `database` refers to, or creates one.
+/// Opens the log that `database` refers to, or creates one with salts drawn from `seed`.
 pub(super) fn recover(
     disk: &dyn Disk,
     database: &Database,
     preallocator: &Preallocator,
+    seed: Option<u64>,
 ) -> Result<Recovered> {
     if database.format()?.is_none() {
-        return begin_store(disk, database, preallocator);
+        return begin_store(disk, database, preallocator, seed);
     }
     let stored = database.stored()?;
     let Found { replay, files, stale, orphans } = inspect(disk, &stored)?;
@@ -108,14 +109,15 @@ fn begin_store(
     disk: &dyn Disk,
     database: &Database,
     preallocator: &Preallocator,
+    seed: Option<u64>,
 ) -> Result<Recovered> {
     check_unbegun(disk)?;
     preallocator.start().map_err(unavailable)?;
     let free = preallocator.first_file();
     let file = free
-        .and_then(|free| begin(disk, &free, FIRST, 1, |act| act()))
+        .and_then(|free| begin(disk, &free, (FIRST, salt(seed, FIRST)), 1, |act| act()))
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
-    let stored = Stored { secret: salt(), ..Stored::default() };
+    let stored = Stored { secret: salt(seed, 0), ..Stored::default() };
     preallocator.for_database(|| database.complete(FIRST, stored.secret))?;
     let files = vec![Arc::new(file)];
     Ok(Replay::new(&stored, &files).into_recovered(files, 0))
@@ -125,6 +127,7 @@ fn begin_store(
 pub(super) fn begin_file(
     disk: &dyn Disk,
     preallocator: &Preallocator,
+    seed: Option<u64>,
     recovered: &mut Recovered,
 ) -> Result<()> {
     let Some(last) = recovered.files.last().filter(|_| recovered.at > BLOCK_BYTES) else {
@@ -133,7 +136,9 @@ pub(super) fn begin_file(
     let (sequence, first_group) = (last.header.sequence + 1, recovered.number + 1);
     let file = preallocator
         .first_file()
-        .and_then(|free| begin(disk, &free, sequence, first_group, |act| act()))
+        .and_then(|free| {
+            begin(disk, &free, (sequence, salt(seed, sequence)), first_group, |act| act())
+        })
         .map_err(|error| if is_full(&error) { Error::Full } else { unavailable(error) })?;
     recovered.files.push(Arc::new(file));
     recovered.at = BLOCK_BYTES;
@@ -276,7 +281,7 @@ impl Replay {
         state.end = frame.end();
         state.last_time = last_time(frame).unwrap_or(head.publish_time);
         let start = to_u32(to_usize(start));
-        state.log.push(Span {
+        state.own.log.push(Span {
             sequence: file.header.sequence,
             start,
             end: start + to_u32(bytes),
@@ -369,11 +374,11 @@ fn adopt(topics: &Topics, segment: &segments::Segment) -> Result<()> {
         return Err(corrupt(&segment.file, 0, "a segment of an unknown topic"));
     };
     let mut state = topic.state();
-    let behind = state.log.first().unwrap_or(state.end);
+    let behind = state.own.log.first().unwrap_or(state.end);
     if segment.last >= behind {
         return Err(corrupt(&segment.file, 0, "the segment names records the log still holds"));
     }
-    state.segments.push(Arc::new(segment.clone()));
+    state.own.segments.push(Arc::new(segment.clone()));
     Ok(())
 }
 

@@ -2,12 +2,11 @@
 #![warn(clippy::indexing_slicing)]
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::format::{
-    BLOCK, BLOCK_BYTES, FileHeader, Frame, GROUP_HEADER, GroupHeader, HeaderFault, frame_at,
-    to_usize,
+    BLOCK, BLOCK_BYTES, FileHeader, GROUP_HEADER, GroupHeader, HeaderFault, to_usize,
 };
 use super::seam::Disk;
 use super::wal::{FOLDER, WalFile, file_name};
@@ -16,9 +15,21 @@ use crate::{Error, Result};
 /// Bytes read at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
 
+/// Between a file and a position in it.
+const AT_BYTE: &str = " at byte ";
+
 /// `what` is damaged at byte `offset` of `file`.
-pub(super) fn corrupt(file: impl Into<PathBuf>, offset: u64, what: &'static str) -> Error {
-    Error::Corrupt { file: file.into(), offset, what }
+pub(super) fn corrupt(file: impl AsRef<Path>, offset: u64, what: &'static str) -> Error {
+    let file = file.as_ref().display();
+    Error::corrupt(format!("{file}{AT_BYTE}{offset}"), what)
+}
+
+/// The file and the position that `corrupt` named.
+pub(super) fn place_of(place: &str) -> (&Path, u64) {
+    let parts = place.rsplit_once(AT_BYTE);
+    let parts = parts.and_then(|(file, offset)| Some((file, offset.parse().ok()?)));
+    let (file, offset) = parts.unwrap_or((place, 0));
+    (Path::new(file), offset)
 }
 
 /// A disk failure where nothing was written.
@@ -172,16 +183,4 @@ impl<'file> Scanner<'file> {
         self.window_bytes = bytes;
         Ok(())
     }
-}
-
-/// The frames of a group's body with their positions; `None` for bytes that are not a frame.
-pub(super) fn frames(body: &[u8]) -> impl Iterator<Item = (usize, Option<(Frame<'_>, usize)>)> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let rest = body.get(at..).filter(|rest| !rest.is_empty())?;
-        let start = at;
-        let frame = frame_at(rest);
-        at = frame.as_ref().map_or(body.len(), |(_, bytes)| start + bytes);
-        Some((start, frame))
-    })
 }

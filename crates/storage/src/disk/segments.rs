@@ -19,7 +19,7 @@ use super::files::{DIRECT_BYTES_MIN, Files, SegmentFile, Window};
 use super::format::{RECORD_HEADER, RecordHead, record_holds, to_usize};
 use super::scan::{at_end, unavailable};
 use super::seam::File;
-use super::tail::Filling;
+use crate::front::Filling;
 use crate::{Error, Result};
 
 /// The folder of segment files.

@@ -1,31 +1,33 @@
 //! The open store: what all its threads share, and closing it.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use domain::{Epoch, Offset, TopicId};
+use clock::tasks;
+use domain::{Epoch, Offset, ShardId, TopicId};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock};
 
 use super::attempts::History;
 use super::committer::Committer;
 use super::database::{Database, Meta, TopicRow, put_meta, put_topic};
 use super::files::Files;
-use super::group::tail_groups_bytes;
-use super::pending::Pending;
 use super::preallocator::Preallocator;
-use super::queue::Queue;
 use super::real::FolderLock;
 use super::recovery::Recovered;
 use super::scan::unavailable;
 use super::seam::Disk;
-use super::tail::Ring;
-use super::topic::{Topic, Topics};
+use super::topic::{Places, Topic};
 use super::wal::{Wal, Writer};
 use super::{Durability, Options};
-use crate::{Claim, Commit, Error, Future, Listener, LogFigures, Position, Receipt, Result};
+use crate::catalogue::Recent;
+use crate::front::{Bounds, Found, Front};
+use crate::{Commit, Error, Future, Listener, Receipt, Result};
+
+/// The only shard there is.
+pub(super) const SHARD: ShardId = ShardId(0);
 
 /// What the threads of an open store share.
 pub(super) struct Shared {
@@ -36,30 +38,21 @@ pub(super) struct Shared {
     pub preallocator: Arc<Preallocator>,
     pub wal: Arc<Wal>,
     pub files: Files,
-    pub topics: Topics,
-    pub queue: Queue,
-    /// The newest groups. Locked before the state of a topic.
-    pub ring: Mutex<Ring>,
-    pub pending: Mutex<Pending>,
-    /// The number of the last durable group.
-    pub position: AtomicU64,
-    /// The group up to which progress is checkpointed.
-    pub checkpoint: AtomicU64,
-    pub figures: Arc<LogFigures>,
-    pub listener: OnceLock<Arc<dyn Listener>>,
+    pub front: Front<Places>,
+    /// Changes of definitions.
+    pub recent: Arc<Recent>,
+    /// Held while a definition is written, so that changes are noted in the order they were made.
+    pub defining: Mutex<()>,
     /// Held while a trim runs.
     pub trimming: Mutex<()>,
-    /// Whether the listener was asked for a trim that has not started yet.
-    pub pressed: AtomicBool,
-    /// The first epoch of this opening.
-    epoch: Epoch,
-    /// Held while a topic is claimed or forgotten.
-    claims: Mutex<()>,
+    /// The same for trims that are tasks.
+    pub trimming_task: tokio::sync::Mutex<()>,
+    /// Read while a chore of an owner runs, so that the next owner can wait for its end.
+    chores: Arc<RwLock<()>>,
+    /// The epoch of the last owner.
+    epoch: AtomicU64,
     /// Whether this is a copy that has not been put into use.
     is_copy: AtomicBool,
-    /// Why nothing is written anymore.
-    stopped: OnceLock<Error>,
-    room: Arc<Notify>,
     lock: Mutex<Option<FolderLock>>,
 }
 
@@ -74,6 +67,8 @@ pub(super) struct Parts {
     pub lock: Option<FolderLock>,
     /// How many times the store was opened, including this time.
     pub opens: u64,
+    /// The serial number of the last change of definitions.
+    pub serial: u64,
     /// Whether it is a copy that has not been put into use.
     pub is_copy: bool,
 }
@@ -81,92 +76,100 @@ pub(super) struct Parts {
 /// The engine's public part: closes the store when its last user drops it.
 pub(super) struct Store {
     pub shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: Mutex<Workers>,
+}
+
+/// Who does the work.
+enum Workers {
+    /// The preallocator and the committer.
+    Threads(Vec<JoinHandle<()>>),
+    /// Tasks, in a simulation.
+    Tasks(Arc<Mutex<Committer>>),
 }
 
 impl Store {
-    /// Starts the threads of a recovered store.
+    /// Starts the threads of a recovered store; in a simulation, its tasks.
     pub(super) fn start(parts: Parts, recovered: Recovered) -> Result<Self> {
-        // Claims within one open count from here.
-        const CLAIMS_MAX: u64 = 1 << 20;
+        // Owners within one open count from here.
+        const OWNERS_MAX: u64 = 1 << 20;
         let options = parts.options;
         let active = recovered.files.last().cloned().ok_or(Error::NotFound)?;
         let wal = Arc::new(Wal::new(recovered.files, recovered.at));
-        let shared = Arc::new(Shared {
-            queue: Queue::new(
-                options.tail_memory_bytes,
-                options.group_bytes_max,
-                options.ride_delay,
-            ),
-            ring: Mutex::new(Ring::new(tail_groups_bytes(options.tail_memory_bytes))),
-            files: Files::new(Arc::clone(&parts.disk)),
-            disk: Arc::clone(&parts.disk),
-            database: parts.database,
-            attempts: parts.attempts,
-            preallocator: Arc::clone(&parts.preallocator),
-            wal: Arc::clone(&wal),
-            topics: recovered.topics,
-            pending: Mutex::new(recovered.pending),
-            position: AtomicU64::new(recovered.number),
-            checkpoint: AtomicU64::new(recovered.checkpoint),
-            figures: Arc::default(),
-            listener: OnceLock::new(),
-            trimming: Mutex::new(()),
-            pressed: AtomicBool::new(false),
-            epoch: Epoch(parts.opens * CLAIMS_MAX),
-            claims: Mutex::new(()),
-            is_copy: AtomicBool::new(parts.is_copy),
-            stopped: OnceLock::new(),
-            room: parts.room,
-            lock: Mutex::new(parts.lock),
-            options,
-        });
         let writer = Writer {
-            disk: parts.disk,
-            wal,
-            preallocator: parts.preallocator,
+            disk: Arc::clone(&parts.disk),
+            wal: Arc::clone(&wal),
+            preallocator: Arc::clone(&parts.preallocator),
             active,
             at: recovered.at,
             number: recovered.number,
             syncs: options.durability == Durability::Fsync,
+            seed: options.seed,
             asked: false,
         };
-        shared.figures.log_bytes.store(shared.wal.bytes(), Ordering::Relaxed);
-        let store = Self { shared, threads: Mutex::default() };
-        let preallocator = Arc::clone(&store.shared.preallocator);
-        let committer = Committer::new(Arc::clone(&store.shared), writer);
-        store.spawn("log-prealloc", move || preallocator.run())?;
-        store.spawn("log-committer", move || committer.run())?;
-        Ok(store)
-    }
-
-    fn spawn(&self, name: &str, life: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(life);
-        self.threads.lock().push(thread.map_err(unavailable)?);
-        Ok(())
+        let found = Found {
+            topics: recovered.topics,
+            pending: recovered.pending,
+            position: recovered.number,
+            checkpoint: recovered.checkpoint,
+        };
+        let shared = Arc::new(Shared {
+            front: Front::new(SHARD, options.bounds(), found, parts.room),
+            files: Files::new(Arc::clone(&parts.disk)),
+            disk: parts.disk,
+            database: parts.database,
+            attempts: parts.attempts,
+            preallocator: parts.preallocator,
+            wal,
+            recent: Arc::new(Recent::new(parts.serial)),
+            defining: Mutex::new(()),
+            trimming: Mutex::new(()),
+            trimming_task: tokio::sync::Mutex::new(()),
+            chores: Arc::default(),
+            epoch: AtomicU64::new(parts.opens * OWNERS_MAX),
+            is_copy: AtomicBool::new(parts.is_copy),
+            lock: Mutex::new(parts.lock),
+            options,
+        });
+        shared.front.figures.log_bytes.store(shared.wal.bytes(), Ordering::Relaxed);
+        let preallocator = Arc::clone(&shared.preallocator);
+        let committer = Committer::new(Arc::clone(&shared), writer);
+        let workers = if tasks::is_simulated() {
+            let committer = Arc::new(Mutex::new(committer));
+            drop(tasks::spawn("log-prealloc", Preallocator::run_as_task(preallocator)));
+            drop(tasks::spawn("log-committer", Committer::run_as_task(Arc::clone(&committer))));
+            Workers::Tasks(committer)
+        } else {
+            Workers::Threads(vec![
+                spawn("log-prealloc", move || preallocator.run())?,
+                spawn("log-committer", move || committer.run())?,
+            ])
+        };
+        Ok(Self { shared, workers: Mutex::new(workers) })
     }
 
     /// Writes what is queued, ends the threads and releases the folder.
     pub(super) fn close(&self) {
         let shared = &self.shared;
-        let closed = unavailable(io::Error::other("the store was closed"));
-        shared.queue.stop(closed.clone());
+        let closed = closed();
+        shared.front.queue.stop(closed.clone());
         shared.preallocator.close_soon();
-        let mut threads = self.threads.lock();
-        // The committer first: it may still need the preallocator.
-        while let Some(thread) = threads.pop() {
-            if threads.is_empty() {
+        match &mut *self.workers.lock() {
+            Workers::Threads(threads) => join(threads, &shared.preallocator),
+            Workers::Tasks(committer) => {
+                committer.lock().drain();
                 shared.preallocator.close();
             }
-            if thread.join().is_err() {
-                tracing::error!("a thread of the log panicked");
-            }
         }
-        drop(threads);
+        self.end(&closed);
+    }
+
+    /// Ends what is left once nobody writes the log.
+    fn end(&self, closed: &Error) {
+        let shared = &self.shared;
         // A panicked committer leaves commits behind; nobody should wait for them forever.
-        shared.queue.refuse(&closed);
-        drop(shared.stopped.set(closed));
-        shared.room.notify_waiters();
+        shared.front.stop(closed);
+        shared.front.listening.end(Epoch(u64::MAX));
+        shared.recent.end(closed.clone());
         let _trim_has_ended = shared.trimming.lock();
         shared.database.close();
         shared.attempts.close();
@@ -176,29 +179,86 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if let Workers::Tasks(_) = &*self.workers.lock() {
+            // A simulated process that is dropped was killed: what it has queued is lost.
+            self.shared.preallocator.close();
+            self.end(&closed());
+            return;
+        }
         self.close();
     }
 }
 
+fn closed() -> Error {
+    unavailable(io::Error::other("the store was closed"))
+}
+
+fn spawn(name: &str, life: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(life).map_err(unavailable)
+}
+
+/// Waits for the committer, which may still need the preallocator, then for that.
+fn join(threads: &mut Vec<JoinHandle<()>>, preallocator: &Preallocator) {
+    while let Some(thread) = threads.pop() {
+        if threads.is_empty() {
+            preallocator.close();
+        }
+        if thread.join().is_err() {
+            tracing::error!("a thread of the log panicked");
+        }
+    }
+}
+
+impl Options {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            tail_bytes: self.tail_memory_bytes,
+            queue_bytes_max: self.queue_bytes_max,
+            group_bytes_max: self.group_bytes_max,
+            ride_delay: self.ride_delay,
+        }
+    }
+}
+
 impl Shared {
-    /// Queues a commit.
-    pub(super) fn commit(&self, commit: Commit) -> Receipt {
-        let durable = Position(self.position.load(Ordering::Acquire));
-        self.queue.commit(commit, self.preallocator.is_full(), durable)
+    /// Gives the log to a new owner: when this returns, what earlier ones have queued is durable,
+    /// and none of their chores runs any more.
+    pub(super) async fn take_over(&self, listener: Arc<dyn Listener>) -> Result<Epoch> {
+        let front = &self.front;
+        let epoch = Epoch(self.epoch.fetch_add(1, Ordering::AcqRel) + 1);
+        front.queue.open(epoch)?;
+        front.queue.barrier().await?;
+        let _no_chore_runs = self.chores.write().await;
+        front.check_open()?;
+        front.queue.check(epoch)?;
+        front.relieve();
+        front.listening.begin(epoch, listener);
+        // Whoever waits for room through an earlier handle waits in vain.
+        front.notify_room();
+        Ok(epoch)
     }
 
-    /// `Err` once nothing is written anymore.
-    pub(super) fn check_open(&self) -> Result<()> {
-        self.stopped.get().map_or(Ok(()), |error| Err(error.clone()))
+    /// Lets a chore of the owner of `epoch` run as long as the result lives.
+    pub(super) fn chore(&self, epoch: Epoch) -> Result<OwnedRwLockReadGuard<()>> {
+        let guard = Arc::clone(&self.chores).try_read_owned();
+        // Whoever takes over fences first.
+        self.front.queue.check(epoch)?;
+        guard.map_err(|_| Error::Fenced { shard: SHARD, epoch })
+    }
+
+    /// Queues a commit.
+    pub(super) fn commit(&self, epoch: Epoch, commit: Commit) -> Receipt {
+        let (is_full, durable) = (self.preallocator.is_full(), self.front.position());
+        self.front.queue.commit(epoch, commit, is_full, durable)
     }
 
     /// Whether appends may be queued now.
     pub(super) fn has_room(&self) -> Result<bool> {
-        self.check_open()?;
+        let has_queue_room = self.front.has_queue_room()?;
         if self.preallocator.is_full() {
             return Err(Error::Full);
         }
-        Ok(self.queue.bytes() < self.options.queue_bytes_max && self.has_log_room())
+        Ok(has_queue_room && self.has_log_room())
     }
 
     /// Whether the log is below its limit.
@@ -206,48 +266,18 @@ impl Shared {
         self.wal.bytes() < self.options.wal_max_bytes
     }
 
-    /// Resolves when appends may be queued.
-    pub(super) fn room(self: &Arc<Self>) -> Future<Result<()>> {
-        let shared = Arc::clone(self);
-        Box::pin(async move {
-            let room = Arc::clone(&shared.room);
-            loop {
-                let mut notified = std::pin::pin!(room.notified());
-                notified.as_mut().enable();
-                if shared.has_room()? {
-                    return Ok(());
-                }
-                if !shared.has_log_room() && !shared.pressed.load(Ordering::Relaxed) {
-                    shared.press();
-                }
-                notified.await;
+    /// Resolves when appends of the owner of `epoch` may be queued; `check` is asked meanwhile.
+    pub(super) async fn room(&self, epoch: Epoch, check: impl Fn() -> Result<()>) -> Result<()> {
+        let has_room = || {
+            check()?;
+            self.front.queue.check(epoch)?;
+            let has_room = self.has_room()?;
+            if !has_room && !self.has_log_room() && !self.front.is_pressed() {
+                self.front.press();
             }
-        })
-    }
-
-    pub(super) fn notify_room(&self) {
-        self.room.notify_waiters();
-    }
-
-    /// Asks the owner for a checkpoint and a trim.
-    pub(super) fn press(&self) {
-        self.pressed.store(true, Ordering::Relaxed);
-        if let Some(listener) = self.listener.get() {
-            listener.pressed();
-        }
-    }
-
-    /// The log has failed: this process writes nothing more.
-    pub(super) fn fail(&self, error: &Error) {
-        if self.stopped.set(error.clone()).is_err() {
-            return;
-        }
-        tracing::error!(%error, "the log has failed, nothing more is written");
-        self.queue.refuse(error);
-        self.room.notify_waiters();
-        if let Some(listener) = self.listener.get() {
-            listener.failed(error);
-        }
+            Ok(has_room)
+        };
+        self.front.wait_for_room(has_room).await
     }
 
     /// Changes the database in one transaction, using the reserve if the disk is full.
@@ -256,11 +286,11 @@ impl Shared {
         change: impl Fn(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.preallocator.for_database(|| {
-            self.check_open()?;
-            let position = self.position.load(Ordering::Acquire);
+            self.front.check_open()?;
+            let position = self.front.position();
             self.sync_unsynced()?;
             self.database.write(|transaction| {
-                put_meta(transaction, Meta::Position, position)?;
+                put_meta(transaction, Meta::Position, position.0)?;
                 change(transaction)
             })
         })
@@ -276,27 +306,23 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes over `topic` under a new epoch.
-    pub(super) fn claim(&self, topic: TopicId, first: Offset) -> Result<Claim> {
-        self.check_open()?;
-        let _one_at_a_time = self.claims.lock();
-        let topic = self.topics.get_or_make(topic, first);
-        Ok(self.queue.claim(topic, self.epoch))
-    }
-
     pub(super) fn is_copy(&self) -> bool {
         self.is_copy.load(Ordering::Acquire)
     }
 
     /// Sets the offsets of the next records of these topics.
     pub(super) fn raise(&self, raised: &[(TopicId, Offset)]) -> Result<()> {
-        let _one_at_a_time = self.claims.lock();
+        self.front.while_none_begins(|| self.raise_now(raised))
+    }
+
+    fn raise_now(&self, raised: &[(TopicId, Offset)]) -> Result<()> {
+        let front = &self.front;
         let mut rows = Vec::with_capacity(raised.len());
         for &(id, next) in raised {
-            let topic = self.topics.get(id).ok_or(Error::NotFound)?;
-            let is_in_log = topic.state().log.first().is_some();
+            let topic = front.topics.get(id).ok_or(Error::NotFound)?;
+            let is_in_log = topic.state().own.log.first().is_some();
             let row = TopicRow::of(&topic);
-            if is_in_log || next < row.next || !self.queue.is_at(id, row.next) {
+            if is_in_log || next < row.next || !front.queue.is_at(id, row.next) {
                 return Err(Error::Conflict);
             }
             let low = if row.low == row.next { next } else { row.low };
@@ -308,49 +334,42 @@ impl Shared {
         })?;
         for (topic, row) in rows {
             let mut state = topic.state();
-            (state.end, state.saved) = (row.next, Some(row));
+            (state.end, state.own.saved) = (row.next, Some(row));
             drop(state);
-            self.queue.raise(row.id, row.next);
+            front.queue.raise(row.id, row.next);
         }
         self.is_copy.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Forgets those of `topics` that are still unclaimed, after `record` has made that durable.
+    /// Forgets those of `topics` that nobody has begun, after `record` has made that durable.
     pub(super) fn forget_topics(
         &self,
         topics: &[Arc<Topic>],
         record: impl FnOnce(&[TopicId]) -> Result<()>,
     ) -> Result<()> {
-        let _one_at_a_time = self.claims.lock();
-        let unclaimed = topics.iter().filter(|topic| !topic.state().claimed);
-        let gone: Vec<_> = unclaimed.map(|topic| topic.id).collect();
-        if !gone.is_empty() {
-            record(&gone)?;
-        }
-        for id in gone {
-            self.topics.remove(id);
-        }
-        Ok(())
+        self.front.while_none_begins(|| {
+            let idle = topics.iter().filter(|topic| !self.front.queue.is_begun(topic.id));
+            let gone: Vec<_> = idle.map(|topic| topic.id).collect();
+            if !gone.is_empty() {
+                record(&gone)?;
+            }
+            for id in gone {
+                self.front.topics.remove(id);
+            }
+            Ok(())
+        })
     }
 }
 
-/// Runs `work`, which may block on the disk, where it delays nobody: on a blocking thread, or right
-/// here if there is no runtime.
+/// Runs `work`, which may block on the disk, where it delays nobody.
 pub(super) fn blocking<T: Send + 'static>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,
 ) -> Future<Result<T>> {
     let shared = Arc::clone(shared);
-    Box::pin(async move {
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => runtime
-                .spawn_blocking(move || work(&shared))
-                .await
-                .unwrap_or_else(|error| Err(unavailable(io::Error::other(error)))),
-            Err(_) => work(&shared),
-        }
-    })
+    let done = tasks::blocking(move || work(&shared));
+    Box::pin(async move { done.await.unwrap_or_else(|lost| Err(Error::unavailable(lost))) })
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use domain::{Message, Offset, OffsetRange, Timestamp, TopicId, message};
+use domain::{Message, NodeId, Offset, OffsetRange, Timestamp, TopicId, message};
 
-use super::super::{Opened, Options, open, verify};
+use super::super::{Handle, Opened, Options, open, verify};
+use super::SHARD;
 use crate::{
-    Append, Checkpoint, Commit, Engine, Error, Keep, NewRecord, ReadLimit, Result, Urgency,
+    Append, Checkpoint, Commit, Error, Keep, Listener, Need, NewRecord, ReadLimit, Result, Shard,
+    Urgency,
 };
 
 fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
@@ -33,10 +35,20 @@ fn tiny() -> Options {
 struct MostOf;
 
 impl Keep for MostOf {
-    fn needed(&self, _: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+    fn needed(&self, _: TopicId, range: OffsetRange) -> Need {
         let offsets = (range.from.0..range.to.0).filter(|offset| offset % 7 != 0);
-        offsets.map(|offset| OffsetRange::one(Offset(offset))).collect()
+        Need::Only(offsets.map(|offset| OffsetRange::one(Offset(offset))).collect())
     }
+}
+
+/// Wants to be told nothing.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn visible(&self, _: &[(TopicId, Offset)]) {}
+    fn pressed(&self) {}
+    fn stalled(&self, _: bool) {}
+    fn failed(&self, _: &Error) {}
 }
 
 fn content(topic: TopicId, offset: u64) -> Vec<u8> {
@@ -44,31 +56,31 @@ fn content(topic: TopicId, offset: u64) -> Vec<u8> {
     format!("{}/{offset} ", topic.0).repeat(100).into_bytes()[..length].to_vec()
 }
 
-fn publish(engine: &Engine, topic: TopicId) {
-    let epoch = block_on(engine.progress.claim(topic, Offset(0))).unwrap().epoch;
+fn publish(shard: &Shard, topic: TopicId) {
+    block_on(shard.log.begin(topic, Offset(0))).unwrap();
     let mut next = 0;
     while next < RECORDS {
-        block_on(engine.log.room()).unwrap();
+        block_on(shard.log.room()).unwrap();
         let count = 1 + next % 20;
         let records = (next..next + count).map(|offset| NewRecord {
             message: Message { data: content(topic, offset).into(), ..Message::default() },
             publish_time: Timestamp(offset * 10),
             addressee: None,
         });
-        let append = Append { topic, epoch, first: Offset(next), records: records.collect() };
+        let append = Append { topic, first: Offset(next), records: records.collect() };
         let (appends, progress) = (vec![append], Vec::new());
-        engine.log.commit(Commit { appends, progress, urgency: Urgency::Durable }).wait().unwrap();
+        shard.log.commit(Commit { appends, progress, urgency: Urgency::Durable }).wait().unwrap();
         next += count;
     }
 }
 
 /// Reads the whole topic; every record must be the right one, and no kept one may be missing.
-fn read_through(engine: &Engine, topic: TopicId, bytes: usize) {
-    let end = engine.log.end(topic);
+fn read_through(shard: &Shard, topic: TopicId, bytes: usize) {
+    let end = shard.log.end(topic);
     let mut next = Offset(0);
     while next < end {
         let limit = ReadLimit { records: 500, bytes };
-        let batch = block_on(engine.log.read(topic, next, limit)).unwrap();
+        let batch = block_on(shard.log.read(topic, next, limit)).unwrap();
         assert!(batch.damaged.is_empty(), "{:?}", batch.damaged);
         assert_eq!(batch.covered.from, next);
         let mut expected = next.0;
@@ -85,37 +97,46 @@ fn read_through(engine: &Engine, topic: TopicId, bytes: usize) {
     }
 }
 
-fn trim(engine: &Engine) -> Result<()> {
-    let position = engine.log.position();
-    block_on(engine.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }))?;
-    block_on(engine.log.trim(Arc::new(MostOf))).map(drop)
+fn trim(shard: &Shard) -> Result<()> {
+    let position = shard.log.position();
+    block_on(shard.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() }))?;
+    block_on(shard.log.trim(Arc::new(MostOf))).map(drop)
 }
 
 fn opened(folder: &Path) -> Opened {
     open(folder, tiny()).unwrap()
 }
 
+fn shard(opened: &Opened) -> Shard {
+    block_on(opened.engine.shards.open(SHARD, NodeId(1), Arc::new(Deaf))).unwrap()
+}
+
+fn opened_shard(folder: &Path, options: Options) -> (Shard, Handle) {
+    let opened = open(folder, options).unwrap();
+    (shard(&opened), opened.handle)
+}
+
 #[test]
 fn readers_see_the_right_records_while_files_are_moved_and_used_again() {
     let folder = tempfile::tempdir().unwrap();
-    let Opened { engine, handle, .. } = opened(folder.path());
+    let (shard, handle) = opened_shard(folder.path(), tiny());
     let published = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let publishers = TOPICS.map(|topic| {
-            let engine = &engine;
-            scope.spawn(move || publish(engine, topic))
+            let shard = &shard;
+            scope.spawn(move || publish(shard, topic))
         });
         for (topic, bytes) in TOPICS.into_iter().zip([900, 1 << 20]) {
-            let (engine, published) = (&engine, &published);
+            let (shard, published) = (&shard, &published);
             scope.spawn(move || {
                 while !published.load(Ordering::Relaxed) {
-                    read_through(engine, topic, bytes);
+                    read_through(shard, topic, bytes);
                 }
             });
         }
         let trimmer = scope.spawn(|| {
             while !published.load(Ordering::Relaxed) {
-                trim(&engine).unwrap();
+                trim(&shard).unwrap();
             }
         });
         let done = publishers.map(|publisher| publisher.join().is_ok());
@@ -123,13 +144,13 @@ fn readers_see_the_right_records_while_files_are_moved_and_used_again() {
         trimmer.join().unwrap();
         assert_eq!(done, [true, true]);
     });
-    trim(&engine).unwrap();
+    trim(&shard).unwrap();
     handle.close();
-    assert!(matches!(trim(&engine), Err(Error::Unavailable(_))));
+    assert!(matches!(trim(&shard), Err(Error::Unavailable(_))));
     let report = verify(folder.path(), &|_| Ok(())).unwrap();
     assert!(report.faults.is_empty() && report.segments > 4, "{report:?}");
 
-    let reopened = opened(folder.path()).engine;
+    let (reopened, _handle) = opened_shard(folder.path(), tiny());
     for topic in TOPICS {
         assert!(reopened.log.end(topic).0 >= RECORDS);
         read_through(&reopened, topic, 1 << 20);
@@ -156,30 +177,30 @@ fn a_folder_can_be_opened_again_once_everything_is_dropped() {
 fn every_record_comes_from_every_offset_under_every_limit() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { wal_segment_bytes: 4 << 20, wal_max_bytes: 16 << 20, ..tiny() };
-    let Opened { engine, handle, .. } = open(folder.path(), options).unwrap();
+    let (shard, handle) = opened_shard(folder.path(), options);
     std::thread::scope(|scope| {
         for topic in TOPICS {
-            let engine = &engine;
-            scope.spawn(move || publish(engine, topic));
+            let shard = &shard;
+            scope.spawn(move || publish(shard, topic));
         }
     });
     handle.close();
-    let engine = open(folder.path(), options).unwrap().engine;
-    check_limits(&engine);
-    let position = engine.log.position();
-    block_on(engine.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() })).unwrap();
-    block_on(engine.log.trim(Arc::new(MostOf))).unwrap();
-    check_limits(&engine);
+    let (shard, _handle) = opened_shard(folder.path(), options);
+    check_limits(&shard);
+    let position = shard.log.position();
+    block_on(shard.progress.checkpoint(Checkpoint { position, ..Checkpoint::default() })).unwrap();
+    block_on(shard.log.trim(Arc::new(MostOf))).unwrap();
+    check_limits(&shard);
 }
 
-fn check_limits(engine: &Engine) {
+fn check_limits(shard: &Shard) {
     for records in [1, 7, 1_000] {
         // The larger limits span several windows, of which the last is read in part.
         for bytes in [1, 1 << 10, 64 << 10, 200 << 10, 300 << 10, 1 << 20] {
             for topic in TOPICS {
-                let end = engine.log.end(topic).0;
+                let end = shard.log.end(topic).0;
                 for from in (0..end).step_by(37) {
-                    check_read(engine, topic, from, ReadLimit { records, bytes });
+                    check_read(shard, topic, from, ReadLimit { records, bytes });
                 }
             }
         }
@@ -187,8 +208,8 @@ fn check_limits(engine: &Engine) {
 }
 
 /// One read: no kept record may be missing from what it covers.
-fn check_read(engine: &Engine, topic: TopicId, from: u64, limit: ReadLimit) {
-    let batch = block_on(engine.log.read(topic, Offset(from), limit)).unwrap();
+fn check_read(shard: &Shard, topic: TopicId, from: u64, limit: ReadLimit) {
+    let batch = block_on(shard.log.read(topic, Offset(from), limit)).unwrap();
     assert!(batch.damaged.is_empty() && !batch.covered.is_empty());
     let found: std::collections::BTreeSet<_> =
         batch.records.iter().map(|record| record.offset.0).collect();

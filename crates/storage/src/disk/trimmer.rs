@@ -1,50 +1,63 @@
 //! Frees log files: moves what is needed to segments, drops the rest (LOG-4, LOG-7).
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use domain::{Offset, OffsetRange, TopicId};
 
 use super::database::{Meta, TopicRow, drop_segment, put_meta, put_segment, put_topic};
-use super::format::{BLOCK_BYTES, Frame, body_of, to_usize};
+use super::format::{BLOCK_BYTES, Frame, body_of, frames, to_usize};
 use super::outgoing::{Mover, Outgoing, sync_names};
 use super::salvage::salvage;
-use super::scan::{Scanner, corrupt, frames};
+use super::scan::{Scanner, corrupt};
 use super::segments::Segment;
 use super::store::Shared;
 use super::topic::Topic;
 use super::wal::WalFile;
 use super::write_behind::WriteBehind;
-use crate::{Commit, Keep, Kind, Result, Trimmed};
+use crate::{Keep, Kind, Need, Result, Trimmed};
 
 /// How much is buffered for all topics before it is written.
 const GATHERED_BYTES_MAX: usize = 16 << 20;
 
-/// Frees what `keep` allows, oldest log file first, then segments.
-pub(super) fn trim(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
+/// Trims on this thread, which may block.
+pub(super) fn trim_on_thread(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
     let _one_at_a_time = shared.trimming.lock();
+    block_on(trim(shared, keep))
+}
+
+/// Trims as a task, which never blocks: for a simulation.
+pub(super) async fn trim_as_task(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
+    let _one_at_a_time = shared.trimming_task.lock().await;
+    trim(shared, keep).await
+}
+
+/// Frees what `keep` allows, oldest log file first, then segments.
+async fn trim(shared: &Shared, keep: &dyn Keep) -> Result<Trimmed> {
     let _spending = shared.preallocator.spend();
-    shared.pressed.store(false, Ordering::Relaxed);
+    shared.front.relieve();
     let mut trimmed = Trimmed::default();
     let mut mover = Mover { shared, behind: WriteBehind::default() };
     while let Some((file, last_group)) = shared.wal.oldest_filled() {
-        if last_group > shared.checkpoint.load(Ordering::Acquire) {
+        if last_group > shared.front.checkpoint().0 {
             break;
         }
-        move_file(&mut mover, keep, &file, last_group, &mut trimmed)?;
-        shared.notify_room();
+        move_file(&mut mover, keep, &file, last_group, &mut trimmed).await?;
+        shared.front.notify_room();
     }
-    drop_segments(shared, keep, &mut trimmed)?;
+    drop_segments(shared, keep, &mut trimmed).await?;
     forget_topics(shared, keep)?;
-    shared.notify_room();
+    shared.front.notify_room();
     if trimmed.bytes_freed > 0 && !shared.has_log_room() {
-        shared.press();
+        shared.front.press();
     }
     Ok(trimmed)
 }
 
-fn move_file(
+async fn move_file(
     mover: &mut Mover<'_>,
     keep: &dyn Keep,
     file: &WalFile,
@@ -55,12 +68,12 @@ fn move_file(
     let mut topics = outgoing(shared, keep, file.header.sequence);
     // The acks that `keep` relied on may still be in the queue. They need not be durable before
     // something is copied, only before something is dropped.
-    let acks = shared.commit(Commit::barrier());
+    let acks = shared.front.queue.barrier();
     copy_in_batches(mover, file, last_group, &mut topics)?;
     if topics.values().any(|outgoing| !outgoing.segments.is_empty()) {
         sync_names(shared.disk.as_ref())?;
     }
-    acks.wait()?;
+    acks.await?;
     record_move(shared, file, &topics)?;
     let mut is_damaged = false;
     for outgoing in topics.into_values() {
@@ -84,19 +97,28 @@ fn move_file(
 /// What is in file `sequence` and needed, by topic.
 fn outgoing(shared: &Shared, keep: &dyn Keep, sequence: u64) -> BTreeMap<TopicId, Outgoing> {
     let mut topics = BTreeMap::new();
-    for topic in shared.topics.all() {
+    for topic in shared.front.topics.all() {
         let (range, bytes, since) = {
             let state = topic.state();
-            let range = state.log.within(sequence, state.end);
-            (range, state.log.bytes_within(sequence), state.log.time_within(sequence))
+            let (log, end) = (&state.own.log, state.end);
+            (log.within(sequence, end), log.bytes_within(sequence), log.time_within(sequence))
         };
         if let Some(range) = range {
-            let needed = keep.needed(topic.id, range);
+            let needed = needed(keep, topic.id, range);
             let expected = (bytes, since.unwrap_or_default());
             topics.insert(topic.id, Outgoing::new(topic, range, expected, needed));
         }
     }
     topics
+}
+
+/// What must be kept of `range`: all of it, if nobody knows better.
+fn needed(keep: &dyn Keep, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+    match keep.needed(topic, range) {
+        Need::Only(needed) => needed,
+        Need::Gone => Vec::new(),
+        Need::Unknown => vec![range],
+    }
 }
 
 /// Copies what is needed, for only as many topics at a time as can have their files open, and makes
@@ -136,7 +158,7 @@ fn copy(
     let (mut number, mut at) = (file.header.first_group, BLOCK_BYTES);
     let mut gathered = 0;
     while number <= last_group {
-        let held = mover.shared.ring.lock().group(number);
+        let held = mover.shared.front.ring.lock().group(number);
         let bytes = match held.as_ref().and_then(|group| Some((group.len(), body_of(group)?))) {
             Some((bytes, body)) => {
                 copy_group(mover, file, at, body, topics)?;
@@ -234,22 +256,22 @@ fn publish(outgoing: Outgoing, file: &WalFile) {
     let mut state = outgoing.topic.state();
     for building in outgoing.segments {
         let segment = building.into_segment();
-        if state.segments.last().is_some_and(|last| last.file == segment.file) {
-            state.segments.pop();
+        if state.own.segments.last().is_some_and(|last| last.file == segment.file) {
+            state.own.segments.pop();
         }
-        state.segments.push(segment);
+        state.own.segments.push(segment);
     }
-    state.log.forget(file.header.sequence);
+    state.own.log.forget(file.header.sequence);
 }
 
 /// Drops segments that contain nothing needed.
-fn drop_segments(shared: &Shared, keep: &dyn Keep, trimmed: &mut Trimmed) -> Result<()> {
+async fn drop_segments(shared: &Shared, keep: &dyn Keep, trimmed: &mut Trimmed) -> Result<()> {
     let mut dropped = Vec::new();
-    for topic in shared.topics.all() {
-        let segments = topic.state().segments.clone();
+    for topic in shared.front.topics.all() {
+        let segments = topic.state().own.segments.clone();
         for segment in segments {
             let range = OffsetRange { from: segment.first, to: segment.last.next() };
-            if keep.needed(topic.id, range).iter().all(|range| range.is_empty()) {
+            if needed(keep, topic.id, range).iter().all(|range| range.is_empty()) {
                 dropped.push((Arc::clone(&topic), segment));
             }
         }
@@ -257,10 +279,10 @@ fn drop_segments(shared: &Shared, keep: &dyn Keep, trimmed: &mut Trimmed) -> Res
     if dropped.is_empty() {
         return Ok(());
     }
-    shared.commit(Commit::barrier()).wait()?;
+    shared.front.queue.barrier().await?;
     record_drop(shared, &dropped)?;
     for (topic, segment) in &dropped {
-        topic.state().segments.retain(|other| other.file != segment.file);
+        topic.state().own.segments.retain(|other| other.file != segment.file);
         shared.files.forget(&segment.file);
         if let Err(error) = shared.disk.remove(&segment.file) {
             tracing::warn!(file = segment.file, %error, "cannot remove a segment");
@@ -282,19 +304,19 @@ fn record_drop(shared: &Shared, dropped: &[(Arc<Topic>, Arc<Segment>)]) -> Resul
     })
 }
 
-/// Forgets topics that have no records, no definition and no owner. The next offset of any other
-/// topic is never forgotten: offsets must not be assigned twice.
+/// Forgets topics that have no records, no definition and nobody who appends. The next offset of
+/// any other topic is never forgotten: offsets must not be assigned twice.
 fn forget_topics(shared: &Shared, keep: &dyn Keep) -> Result<()> {
     let mut gone = Vec::new();
-    for topic in shared.topics.all() {
+    for topic in shared.front.topics.all() {
         let range = {
             let state = topic.state();
-            let empty = state.segments.is_empty() && state.log.first().is_none();
-            let range = OffsetRange { from: Offset(0), to: state.end };
-            (empty && !state.claimed).then_some(range)
+            let empty = state.own.segments.is_empty() && state.own.log.first().is_none();
+            empty.then_some(OffsetRange { from: Offset(0), to: state.end })
         };
         if let Some(range) = range
-            && keep.needed(topic.id, range).is_empty()
+            && !shared.front.queue.is_begun(topic.id)
+            && keep.needed(topic.id, range) == Need::Gone
             && !shared.database.has_entry(Kind::Topic, topic.id.0)?
         {
             gone.push(topic);
@@ -312,4 +334,22 @@ fn forget_topics(shared: &Shared, keep: &dyn Keep) -> Result<()> {
             Ok(())
         })
     })
+}
+
+/// Runs `work` to its end on this thread.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    struct Sleeper(Thread);
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    let mut work = pin!(work);
+    loop {
+        match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

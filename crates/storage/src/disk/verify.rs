@@ -9,11 +9,11 @@ use domain::TopicId;
 
 use super::database::{Database, Stored};
 use super::format::{
-    AppendFrame, BLOCK_BYTES, Frame, GROUP_HEADER, RecordHead, record_holds, record_seed,
+    AppendFrame, BLOCK_BYTES, Frame, GROUP_HEADER, RecordHead, frames, record_holds, record_seed,
 };
 use super::real::{FolderLock, RealDisk};
 use super::recovery;
-use super::scan::{Scanner, corrupt, frames, open_file, sequences, unavailable};
+use super::scan::{Scanner, corrupt, open_file, place_of, sequences, unavailable};
 use super::seam::Disk;
 use super::segments::{self, Segment};
 use super::wal::{WalFile, file_name};
@@ -120,7 +120,10 @@ impl Check {
     /// Notes an error that has a position; any other is about the file as a whole.
     fn note(&mut self, file: impl Into<PathBuf>, error: Error) {
         match error {
-            Error::Corrupt { file, offset, what } => self.fault(file, offset, what),
+            Error::Corrupt { place, what } => {
+                let (file, offset) = place_of(&place);
+                self.fault(file, offset, what);
+            }
             other => self.fault(file, 0, other.to_string()),
         }
     }

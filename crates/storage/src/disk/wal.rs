@@ -11,9 +11,10 @@ use parking_lot::RwLock;
 
 use super::descriptors::is_scarce;
 use super::format::{BLOCK_BYTES, FileHeader, finish_group};
-use super::group::Sealed;
 use super::preallocator::{FreeFile, Preallocator};
 use super::seam::{Disk, File};
+use super::topic::Places;
+use crate::front::Sealed;
 
 /// The folder of live log files.
 pub(super) const FOLDER: &str = "wal";
@@ -122,6 +123,9 @@ pub(super) enum WriteFault {
     NotWritten(io::Error),
     /// Some of it may be on disk.
     Unknown(io::Error),
+    /// It waits for space, or for a file descriptor. Only in a simulation: elsewhere the write
+    /// itself waits.
+    NotYet,
 }
 
 /// Where a group was written.
@@ -147,22 +151,24 @@ pub(super) struct Writer {
     pub number: u64,
     /// Whether groups are synced.
     pub syncs: bool,
+    /// What the salts of new files are drawn from; `None` = the system.
+    pub seed: Option<u64>,
     /// Whether the file after the active one was requested.
     pub asked: bool,
 }
 
 impl Writer {
-    /// Writes and syncs `group`. After an `Err` nothing more may be written.
-    pub(super) fn write(&mut self, group: &mut Sealed) -> Result<Written, WriteFault> {
+    /// Writes and syncs `group`. After an `Err`, other than `NotYet`, nothing more may be written.
+    pub(super) fn write(&mut self, group: &mut Sealed<Places>) -> Result<Written, WriteFault> {
         let length = group.bytes.len() as u64;
         let rolled = self.at + length > self.active.header.length;
         if rolled {
-            self.roll(length).map_err(WriteFault::NotWritten)?;
+            self.roll(length).map_err(|error| self.fault(error, WriteFault::NotWritten))?;
         }
         let number = self.number + 1;
         finish_group(&mut group.bytes, number, group.body_length, self.active.header.salt);
         let write = || self.active.file.write_at(&group.bytes, self.at);
-        self.patiently(length, &write).map_err(WriteFault::Unknown)?;
+        self.patiently(length, &write).map_err(|error| self.fault(error, WriteFault::Unknown))?;
         if self.syncs {
             self.active.file.sync().map_err(WriteFault::Unknown)?;
         }
@@ -176,6 +182,11 @@ impl Writer {
             self.preallocator.want_file();
         }
         Ok(written)
+    }
+
+    fn fault(&self, error: io::Error, fault: fn(io::Error) -> WriteFault) -> WriteFault {
+        let passes = is_full(&error) || is_scarce(&error);
+        if passes && self.preallocator.never_waits() { WriteFault::NotYet } else { fault(error) }
     }
 
     /// An operation that finds no space, or no file descriptor, has lost nothing: it is retried,
@@ -205,7 +216,15 @@ impl Writer {
         let sequence = self.active.header.sequence + 1;
         let patiently = |act: &dyn Fn() -> io::Result<()>| self.patiently(BLOCK_BYTES, act);
         let disk = self.disk.as_ref();
-        let next = Arc::new(begin(disk, &free, sequence, self.number + 1, patiently)?);
+        let salt = salt(self.seed, sequence);
+        let begun = begin(disk, &free, (sequence, salt), self.number + 1, patiently);
+        let next = match begun {
+            Ok(file) => Arc::new(file),
+            Err(error) => {
+                self.preallocator.give_back(free);
+                return Err(error);
+            }
+        };
         self.wal.push(Arc::clone(&next), &self.active);
         self.active = next;
         self.at = BLOCK_BYTES;
@@ -214,17 +233,17 @@ impl Writer {
     }
 }
 
-/// Makes `free` the log file `sequence`; `patiently` retries what finds no space or descriptor. The
-/// file gets its name only when its header is durable, so a damaged header under that name is never
-/// the result of a crash.
+/// Makes `free` the log file `sequence` with that salt; `patiently` retries what finds no space or
+/// descriptor. The file gets its name only when its header is durable, so a damaged header under
+/// that name is never the result of a crash.
 pub(super) fn begin(
     disk: &dyn Disk,
     free: &FreeFile,
-    sequence: u64,
+    (sequence, salt): (u64, u64),
     first_group: u64,
     patiently: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<WalFile> {
-    let header = FileHeader { sequence, salt: salt(), first_group, length: free.length };
+    let header = FileHeader { sequence, salt, first_group, length: free.length };
     patiently(&|| free.file.write_at(&header.encode(), 0))?;
     free.file.sync()?;
     patiently(&|| disk.rename(&free.name, &file_name(sequence)))?;
@@ -233,9 +252,11 @@ pub(super) fn begin(
     Ok(WalFile::new(header, Arc::clone(&free.file)))
 }
 
-/// An unpredictable number.
-pub(super) fn salt() -> u64 {
-    RandomState::new().build_hasher().finish()
+/// An unpredictable number; with a seed, the same for each `place`.
+pub(super) fn salt(seed: Option<u64>, place: u64) -> u64 {
+    let Some(seed) = seed else { return RandomState::new().build_hasher().finish() };
+    let mixed = (seed ^ place.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (mixed >> 32)
 }
 
 /// Whether the disk, or our quota on it, is full.
@@ -248,8 +269,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn salts_differ() {
-        assert_ne!(salt(), salt());
+    fn salts_differ_unless_they_are_drawn_from_a_seed() {
+        assert_ne!(salt(None, 1), salt(None, 1));
+        assert_eq!(salt(Some(7), 1), salt(Some(7), 1));
+        assert_ne!(salt(Some(7), 1), salt(Some(7), 2));
+        assert_ne!(salt(Some(7), 1), salt(Some(8), 1));
     }
 
     #[test]

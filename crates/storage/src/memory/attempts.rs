@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 
 use crate::attempts::{Head, surplus};
 use crate::{
-    Attempt, AttemptHistory, AttemptPage, AttemptQuery, Future, KnownAttempts, NumberedAttempt,
-    Result, Unsettled,
+    Attempt, AttemptHistory, AttemptPage, AttemptQuery, Future, NumberedAttempt, Result, Unsettled,
 };
 
 pub(super) struct History {
@@ -21,9 +20,17 @@ pub(super) struct History {
 
 #[derive(Default)]
 struct Attempts {
-    by_number: BTreeMap<u64, Attempt>,
-    of_subscription: BTreeMap<SubscriptionId, BTreeSet<u64>>,
+    /// In the order in which they came.
+    by_age: BTreeMap<u64, (SubscriptionId, u64)>,
+    of_subscription: BTreeMap<SubscriptionId, BTreeMap<u64, Held>>,
+    /// How many there ever were.
+    count: u64,
     bytes: usize,
+}
+
+struct Held {
+    attempt: Attempt,
+    age: u64,
 }
 
 impl History {
@@ -34,21 +41,23 @@ impl History {
 
 impl Attempts {
     fn insert(&mut self, number: u64, attempt: Attempt) {
-        self.remove(number);
+        let subscription = attempt.subscription;
+        self.remove(subscription, number);
+        self.count += 1;
         self.bytes += attempt.memory_bytes();
-        self.of_subscription.entry(attempt.subscription).or_default().insert(number);
-        self.by_number.insert(number, attempt);
+        self.by_age.insert(self.count, (subscription, number));
+        let held = Held { attempt, age: self.count };
+        self.of_subscription.entry(subscription).or_default().insert(number, held);
     }
 
-    fn remove(&mut self, number: u64) {
-        let Some(attempt) = self.by_number.remove(&number) else { return };
-        self.bytes -= attempt.memory_bytes();
-        if let Some(numbers) = self.of_subscription.get_mut(&attempt.subscription) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.of_subscription.remove(&attempt.subscription);
-            }
+    fn remove(&mut self, subscription: SubscriptionId, number: u64) {
+        let Some(numbers) = self.of_subscription.get_mut(&subscription) else { return };
+        let Some(held) = numbers.remove(&number) else { return };
+        if numbers.is_empty() {
+            self.of_subscription.remove(&subscription);
         }
+        self.by_age.remove(&held.age);
+        self.bytes -= held.attempt.memory_bytes();
     }
 
     /// The attempts of `subscription`, newest first.
@@ -60,7 +69,7 @@ impl Attempts {
         let end = before.unwrap_or(u64::MAX);
         let numbers = self.of_subscription.get(&subscription).map(|numbers| numbers.range(..end));
         let numbers = numbers.into_iter().flatten().rev();
-        numbers.filter_map(|&number| Some((number, self.by_number.get(&number)?)))
+        numbers.map(|(&number, held)| (number, &held.attempt))
     }
 
     fn prune(&mut self, subscription: SubscriptionId, unsettled: &dyn Unsettled) {
@@ -70,25 +79,27 @@ impl Attempts {
             is_failure: attempt.is_failure(),
         });
         let gone = surplus(heads.collect(), |offsets| unsettled.unsettled(subscription, offsets));
-        gone.into_iter().for_each(|number| self.remove(number));
+        gone.into_iter().for_each(|number| self.remove(subscription, number));
     }
 
     /// Drops the oldest until the rest takes at most `bytes_max` bytes.
     fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max
-            && let Some((&oldest, _)) = self.by_number.first_key_value()
+            && let Some((_, &(subscription, number))) = self.by_age.first_key_value()
         {
-            self.remove(oldest);
+            self.remove(subscription, number);
         }
     }
 }
 
 impl AttemptHistory for History {
-    fn known(&self) -> Future<Result<KnownAttempts>> {
+    fn last(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<Vec<u64>>> {
         let kept = self.kept.lock();
-        let last = kept.by_number.last_key_value().map_or(0, |(&number, _)| number);
-        let subscriptions = kept.of_subscription.keys().copied().collect();
-        ready(Ok(KnownAttempts { last, subscriptions })).boxed()
+        let last = |subscription| {
+            let numbers = kept.of_subscription.get(subscription);
+            numbers.and_then(BTreeMap::last_key_value).map_or(0, |(&number, _)| number)
+        };
+        ready(Ok(subscriptions.iter().map(last).collect())).boxed()
     }
 
     fn append(
@@ -131,8 +142,9 @@ impl AttemptHistory for History {
     fn forget(&self, subscriptions: Vec<SubscriptionId>) -> Future<Result<()>> {
         let mut kept = self.kept.lock();
         for subscription in subscriptions {
-            let numbers = kept.of_subscription.remove(&subscription).unwrap_or_default();
-            numbers.into_iter().for_each(|number| kept.remove(number));
+            let numbers: Vec<u64> =
+                kept.newest(subscription, None).map(|(number, _)| number).collect();
+            numbers.into_iter().for_each(|number| kept.remove(subscription, number));
         }
         ready(Ok(())).boxed()
     }

@@ -2,24 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 use parking_lot::Mutex;
 
-use crate::{Catalogue, Entry, Error, Future, Kind, Page, Result};
+use crate::catalogue::Recent;
+use crate::{Catalogue, Change, Changes, Entry, Error, Future, Kind, Page, Result};
 
-#[derive(Default)]
 pub(super) struct Definitions {
     entries: Mutex<Entries>,
+    recent: Arc<Recent>,
+}
+
+impl Default for Definitions {
+    fn default() -> Self {
+        Self { entries: Mutex::default(), recent: Arc::new(Recent::new(0)) }
+    }
 }
 
 #[derive(Default)]
 struct Entries {
     by_name: BTreeMap<(Kind, String), Entry>,
     last_id: u64,
-    /// One counter for all names, so that a recreated name never sees an old version.
+    /// One counter of changes for all names, so that a recreated name never sees an old version.
     last_version: u64,
 }
 
@@ -90,16 +98,31 @@ impl Catalogue for Definitions {
             None => entries.create(kind, name, value),
             Some(version) => entries.replace(kind, name, value, version),
         };
+        if let Ok(entry) = &result {
+            self.recent.note(entry.version, Change::Put(entry.clone()));
+        }
         ready(result).boxed()
     }
 
     fn delete(&self, kind: Kind, name: &str, version: u64) -> Future<Result<()>> {
         let mut entries = self.entries.lock();
         let key = (kind, name.to_owned());
-        let result = entries.expect(&key, version).map(drop);
-        if result.is_ok() {
-            entries.by_name.remove(&key);
-        }
-        ready(result).boxed()
+        let id = match entries.expect(&key, version) {
+            Ok(entry) => entry.id,
+            Err(error) => return ready(Err(error)).boxed(),
+        };
+        entries.by_name.remove(&key);
+        entries.last_version += 1;
+        let deleted = Change::Deleted { kind, name: key.1, id };
+        self.recent.note(entries.last_version, deleted);
+        ready(Ok(())).boxed()
+    }
+
+    fn serial(&self) -> Future<Result<u64>> {
+        ready(Ok(self.recent.serial())).boxed()
+    }
+
+    fn changes(&self, after: u64) -> Changes {
+        self.recent.changes(after)
     }
 }

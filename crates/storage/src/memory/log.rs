@@ -1,65 +1,70 @@
 //! Messages in memory.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use domain::{Offset, OffsetRange, Record, Timestamp, TopicId, message};
-use futures::FutureExt;
-use futures::future::ready;
+use domain::{Epoch, Offset, OffsetRange, Record, Timestamp, TopicId, message};
 use parking_lot::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use super::herald::{self, News};
+use super::shard::SHARD;
 use super::{Options, State, StoredRecord, Topic};
+use crate::front::{Listening, closed};
 use crate::{
-    Append, Batch, Commit, Error, Future, Keep, Listener, LogFigures, MessageLog, Position,
-    ReadLimit, Receipt, Result, TailRead, Trimmed, Urgency,
+    Append, Batch, Claim, Commit, Error, Keep, Listener, LogFigures, Need, Position, ReadLimit,
+    Receipt, Result, Trimmed, Urgency,
 };
 
 /// The log of all topics.
 ///
-/// A commit takes effect inside `commit`; the herald's thread then answers the caller and notifies
-/// the listener, because a caller may hold locks that the listener needs.
+/// A commit takes effect inside `commit`; the herald then answers the caller and notifies the
+/// listener.
 pub(super) struct Log {
-    state: Arc<Mutex<State>>,
+    pub(super) state: Mutex<State>,
     options: Options,
-    listener: Arc<OnceLock<Arc<dyn Listener>>>,
-    herald: Sender<News>,
-    figures: Arc<LogFigures>,
-}
-
-/// What one commit did.
-struct News {
-    ends: Vec<(TopicId, Offset)>,
-    position: Position,
-    answer: Option<oneshot::Sender<Result<Position>>>,
+    listening: Arc<Listening>,
+    herald: UnboundedSender<News>,
+    pub(super) figures: Arc<LogFigures>,
 }
 
 impl Log {
-    pub(super) fn new(
-        state: Arc<Mutex<State>>,
-        options: Options,
-        figures: Arc<LogFigures>,
-    ) -> Self {
-        let listener = Arc::new(OnceLock::new());
-        let (herald, news) = mpsc::channel();
-        let told = Arc::clone(&listener);
-        // Ends when the log, which holds the only sender, is dropped.
-        thread::spawn(move || herald_news(&news, &told));
-        Self { state, options, listener, herald, figures }
+    pub(super) fn new(options: Options) -> Self {
+        let listening = Arc::new(Listening::new(SHARD));
+        let herald = herald::start(Arc::clone(&listening));
+        let (state, figures) = (Mutex::default(), Arc::default());
+        Self { state, options, listening, herald, figures }
+    }
+
+    /// Gives the log to a new owner: when this returns, earlier ones were told all that they did.
+    pub(super) async fn take_over(&self, listener: Arc<dyn Listener>) -> Result<Epoch> {
+        let (epoch, told) = {
+            let mut state = self.state.lock();
+            state.epoch.0 += 1;
+            state.begun.clear();
+            (state.epoch, self.announce(&state, Vec::new()))
+        };
+        told?.await?;
+        check_owner(&self.state.lock(), epoch)?;
+        self.listening.begin(epoch, listener);
+        Ok(epoch)
+    }
+
+    /// Tells the owner of `epoch` nothing more.
+    pub(super) fn release(&self, epoch: Epoch) {
+        self.listening.end(epoch);
     }
 
     /// The commit's effect and its announcement, under one lock so that they happen in the same
     /// order.
-    fn take(&self, commit: Commit) -> Result<Receipt> {
-        let (answer, receipt) = oneshot::channel();
+    pub(super) fn commit(&self, epoch: Epoch, commit: Commit) -> Result<Receipt> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        check_owner(state, epoch)?;
         let nexts = check(state, &commit.appends)?;
         let records: Vec<_> = commit.appends.iter().map(encoded).collect();
         let bytes: usize = records.iter().flatten().map(|record| record.body.len()).sum();
@@ -85,15 +90,38 @@ impl Log {
         for (subscription, change) in commit.progress {
             state.progress.entry(subscription).or_default().add(position, change);
         }
-        let waits = commit.urgency == Urgency::Durable;
-        let news =
-            News { ends: nexts.into_iter().collect(), position, answer: waits.then_some(answer) };
-        self.herald.send(news).map_err(|_| Error::Unavailable(Arc::new(gone())))?;
+        let told = self.announce(state, nexts.into_iter().collect())?;
         drop(guard);
-        Ok(if waits { Receipt::waiting(receipt) } else { Receipt::ready(Ok(position)) })
+        Ok(match commit.urgency {
+            Urgency::Durable => told,
+            Urgency::Ride => Receipt::ready(Ok(position)),
+        })
     }
 
-    fn batch(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> Option<Batch> {
+    /// Has the herald tell of what was done; the receipt resolves when it is this one's turn.
+    fn announce(&self, state: &State, ends: Vec<(TopicId, Offset)>) -> Result<Receipt> {
+        let (answer, told) = oneshot::channel();
+        let news = News { ends, position: state.position, answer: Some(answer) };
+        self.herald.send(news).map_err(|_| closed())?;
+        Ok(Receipt::waiting(told))
+    }
+
+    /// Prepares a topic for appends.
+    pub(super) fn begin(&self, epoch: Epoch, topic: TopicId, first: Offset) -> Result<Claim> {
+        let mut state = self.state.lock();
+        check_owner(&state, epoch)?;
+        state.begun.insert(topic);
+        let new = || Topic { next: first, last_publish_time: Timestamp(0), kept: VecDeque::new() };
+        let topic = state.topics.entry(topic).or_insert_with(new);
+        Ok(Claim { next: topic.next, last_publish_time: topic.last_publish_time })
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.state.lock().bytes < self.options.bytes_max
+    }
+
+    /// Records from `from` on; `None` at the end.
+    pub(super) fn batch(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> Option<Batch> {
         let state = self.state.lock();
         let topic = state.topics.get(&topic).filter(|topic| from < topic.next)?;
         let mut batch = Batch {
@@ -113,20 +141,68 @@ impl Log {
         }
         Some(batch)
     }
+
+    pub(super) fn end(&self, topic: TopicId) -> Offset {
+        self.state.lock().topics.get(&topic).map_or_else(Offset::default, |topic| topic.next)
+    }
+
+    pub(super) fn offsets_at(&self, times: &[(TopicId, Timestamp)]) -> Vec<Offset> {
+        let state = self.state.lock();
+        let find = |(topic, time): &(TopicId, Timestamp)| {
+            let Some(topic) = state.topics.get(topic) else { return Offset::default() };
+            let place = topic.kept.partition_point(|kept| kept.record.publish_time < *time);
+            topic.kept.get(place).map_or(topic.next, |kept| kept.record.offset)
+        };
+        times.iter().map(find).collect()
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.state.lock().position
+    }
+
+    /// Asks `keep` without holding the lock: whoever answers may be waiting for it in a commit.
+    pub(super) fn trim(&self, epoch: Epoch, keep: &dyn Keep) -> Result<Trimmed> {
+        let topics: Vec<_> = {
+            let state = self.state.lock();
+            check_owner(&state, epoch)?;
+            state.topics.iter().map(|(&id, topic)| (id, topic.covered())).collect()
+        };
+        let mut trimmed = Trimmed::default();
+        for (id, range) in topics {
+            let needed = match keep.needed(id, range) {
+                Need::Only(needed) => needed,
+                Need::Gone => Vec::new(),
+                Need::Unknown => continue,
+            };
+            let mut state = self.state.lock();
+            check_owner(&state, epoch)?;
+            let passed = state.checkpoint;
+            let Some(topic) = state.topics.get_mut(&id) else { continue };
+            let (bytes, records) = drop_records(topic, range, &needed, passed);
+            state.bytes -= bytes;
+            trimmed.bytes_freed += bytes as u64;
+            trimmed.records_dropped += records;
+        }
+        let bytes = self.state.lock().bytes;
+        self.figures.log_bytes.store(bytes as u64, Ordering::Relaxed);
+        Ok(trimmed)
+    }
+}
+
+/// `Fenced` unless `epoch` is that of the current owner.
+pub(super) fn check_owner(state: &State, epoch: Epoch) -> Result<()> {
+    if epoch == state.epoch { Ok(()) } else { Err(Error::Fenced { shard: SHARD, epoch }) }
 }
 
 /// Checks that every append is allowed; returns the topics' next offsets afterwards.
 fn check(state: &State, appends: &[Append]) -> Result<BTreeMap<TopicId, Offset>> {
     let mut nexts = BTreeMap::new();
     for append in appends {
-        let (epoch, known) = state
-            .topics
-            .get(&append.topic)
-            .map_or_else(Default::default, |topic| (topic.epoch, topic.next));
-        let next = nexts.entry(append.topic).or_insert(known);
-        let claimed = state.topics.contains_key(&append.topic);
-        if !claimed || append.epoch != epoch || append.first != *next {
-            return Err(Error::Fenced { topic: append.topic, epoch, next: *next });
+        let known = state.topics.get(&append.topic);
+        let known = known.filter(|_| state.begun.contains(&append.topic));
+        let next = nexts.entry(append.topic).or_insert(known.map_or(Offset(0), |topic| topic.next));
+        if known.is_none() || append.first != *next {
+            return Err(Error::Misplaced { topic: append.topic, next: *next });
         }
         *next = next.plus(append.records.len() as u64);
     }
@@ -143,99 +219,6 @@ fn encoded(append: &Append) -> Vec<Record> {
         Record { offset, publish_time, addressee, body: body.freeze() }
     };
     offsets.zip(&append.records).map(record).collect()
-}
-
-fn herald_news(news: &Receiver<News>, listener: &OnceLock<Arc<dyn Listener>>) {
-    for News { ends, position, answer } in news {
-        if let Some(answer) = answer {
-            // The caller may have stopped waiting.
-            drop(answer.send(Ok(position)));
-        }
-        if let Some(listener) = listener.get().filter(|_| !ends.is_empty()) {
-            listener.visible(&ends);
-        }
-    }
-}
-
-fn gone() -> io::Error {
-    io::Error::other("the log was closed")
-}
-
-impl MessageLog for Log {
-    fn commit(&self, commit: Commit) -> Receipt {
-        self.take(commit).unwrap_or_else(|error| Receipt::ready(Err(error)))
-    }
-
-    fn room(&self) -> Future<Result<()>> {
-        ready(if self.has_room() { Ok(()) } else { Err(Error::Full) }).boxed()
-    }
-
-    fn has_room(&self) -> bool {
-        self.state.lock().bytes < self.options.bytes_max
-    }
-
-    fn read_tail(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> TailRead {
-        self.batch(topic, from, limit).map_or(TailRead::AtEnd, TailRead::Records)
-    }
-
-    fn read(&self, topic: TopicId, from: Offset, limit: ReadLimit) -> Future<Result<Batch>> {
-        let covered = OffsetRange { from, to: from };
-        let nothing = || Batch { covered, records: Vec::new(), damaged: Vec::new() };
-        ready(Ok(self.batch(topic, from, limit).unwrap_or_else(nothing))).boxed()
-    }
-
-    fn end(&self, topic: TopicId) -> Offset {
-        self.state.lock().topics.get(&topic).map_or_else(Offset::default, |topic| topic.next)
-    }
-
-    fn offset_at(&self, topic: TopicId, time: Timestamp) -> Future<Result<Offset>> {
-        let state = self.state.lock();
-        let offset = state.topics.get(&topic).map_or_else(Offset::default, |topic| {
-            let place = topic.kept.partition_point(|kept| kept.record.publish_time < time);
-            topic.kept.get(place).map_or(topic.next, |kept| kept.record.offset)
-        });
-        ready(Ok(offset)).boxed()
-    }
-
-    fn position(&self) -> Position {
-        self.state.lock().position
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        // Only the first one counts.
-        drop(self.listener.set(listener));
-    }
-
-    fn trim(&self, keep: Arc<dyn Keep>) -> Future<Result<Trimmed>> {
-        let (state, figures) = (Arc::clone(&self.state), Arc::clone(&self.figures));
-        let (answer, trimmed) = oneshot::channel();
-        thread::spawn(move || {
-            let trimmed = trim(&state, &*keep);
-            figures.log_bytes.store(state.lock().bytes as u64, Ordering::Relaxed);
-            answer.send(trimmed)
-        });
-        async { trimmed.await.map_err(|_| Error::Unavailable(Arc::new(gone()))) }.boxed()
-    }
-}
-
-/// Asks `keep` without holding the lock: whoever answers may be waiting for it in a commit.
-fn trim(state: &Mutex<State>, keep: &dyn Keep) -> Trimmed {
-    let topics: Vec<_> =
-        state.lock().topics.iter().map(|(&id, topic)| (id, topic.covered())).collect();
-    let mut trimmed = Trimmed::default();
-    for (id, range) in topics {
-        let needed = keep.needed(id, range);
-        let mut state = state.lock();
-        let passed = state.checkpoint;
-        let Some(topic) = state.topics.get_mut(&id) else {
-            continue;
-        };
-        let (bytes, records) = drop_records(topic, range, &needed, passed);
-        state.bytes -= bytes;
-        trimmed.bytes_freed += bytes as u64;
-        trimmed.records_dropped += records;
-    }
-    trimmed
 }
 
 /// Drops what is in `range`, not in `needed`, and at or below `passed`; returns how much that was.
@@ -262,37 +245,46 @@ fn drop_records(
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use domain::{Message, SubscriptionId};
+    use domain::{Message, NodeId, SubscriptionId};
 
     use super::*;
     use crate::memory::open_with;
-    use crate::{Checkpoint, Engine, NewRecord};
+    use crate::{Checkpoint, NewRecord, Shard};
 
     struct Nothing;
 
     impl Keep for Nothing {
-        fn needed(&self, _: TopicId, _: OffsetRange) -> Vec<OffsetRange> {
-            Vec::new()
+        fn needed(&self, _: TopicId, _: OffsetRange) -> Need {
+            Need::Gone
         }
+    }
+
+    struct Deaf;
+
+    impl Listener for Deaf {
+        fn visible(&self, _: &[(TopicId, Offset)]) {}
+        fn pressed(&self) {}
+        fn stalled(&self, _: bool) {}
+        fn failed(&self, _: &Error) {}
     }
 
     const TOPIC: TopicId = TopicId(1);
 
-    async fn append(engine: &Engine, data: usize) -> Result<Position> {
-        let claim = engine.progress.claim(TOPIC, Offset(10)).await?;
+    async fn append(shard: &Shard, data: usize) -> Result<Position> {
+        let claim = shard.log.begin(TOPIC, Offset(10)).await?;
         let message = Message { data: Bytes::from(vec![7; data]), ..Message::default() };
         let record = NewRecord { message, publish_time: Timestamp(1), addressee: None };
-        let records = vec![record];
-        let append = Append { topic: TOPIC, epoch: claim.epoch, first: claim.next, records };
+        let append = Append { topic: TOPIC, first: claim.next, records: vec![record] };
         let (progress, urgency) = (Vec::new(), Urgency::Durable);
-        engine.log.commit(Commit { appends: vec![append], progress, urgency }).await
+        shard.log.commit(Commit { appends: vec![append], progress, urgency }).await
     }
 
     #[tokio::test]
     async fn appends_beyond_the_bound_are_refused_until_a_trim_makes_room() {
         let engine = open_with(Options { bytes_max: 1000, ..Options::default() });
-        let passed = append(&engine, 900).await.unwrap();
-        assert!(matches!(append(&engine, 900).await, Err(Error::Full)));
+        let shard = engine.shards.open(SHARD, NodeId(1), Arc::new(Deaf)).await.unwrap();
+        let passed = append(&shard, 900).await.unwrap();
+        assert!(matches!(append(&shard, 900).await, Err(Error::Full)));
         let acks = Commit {
             appends: Vec::new(),
             progress: vec![(
@@ -301,14 +293,14 @@ mod tests {
             )],
             urgency: Urgency::Durable,
         };
-        engine.log.commit(acks).await.unwrap();
-        let untouched = engine.log.trim(Arc::new(Nothing)).await.unwrap();
+        shard.log.commit(acks).await.unwrap();
+        let untouched = shard.log.trim(Arc::new(Nothing)).await.unwrap();
         assert_eq!(untouched, Trimmed::default(), "no checkpoint has passed it");
         let checkpoint = Checkpoint { position: passed, ..Checkpoint::default() };
-        engine.progress.checkpoint(checkpoint).await.unwrap();
-        let trimmed = engine.log.trim(Arc::new(Nothing)).await.unwrap();
+        shard.progress.checkpoint(checkpoint).await.unwrap();
+        let trimmed = shard.log.trim(Arc::new(Nothing)).await.unwrap();
         assert_eq!(trimmed.records_dropped, 1);
-        append(&engine, 900).await.unwrap();
-        assert_eq!(engine.log.end(TOPIC), Offset(12));
+        append(&shard, 900).await.unwrap();
+        assert_eq!(shard.log.end(TOPIC), Offset(12));
     }
 }

@@ -5,19 +5,20 @@
 
 mod attempts;
 mod catalogue;
+mod herald;
 mod log;
 mod progress;
+mod shard;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use domain::{
     ClockMark, Epoch, Offset, OffsetRange, Progress, ProgressChange, Record, SubscriptionId,
     Timestamp, TopicId,
 };
-use parking_lot::Mutex;
 
-use crate::{Engine, HISTORY_BYTES_DEFAULT, LogFigures, Position};
+use crate::{AttemptHistory, Catalogue, Engine, HISTORY_BYTES_DEFAULT, Position};
 
 /// How much the engine may use.
 #[derive(Clone, Copy, Debug)]
@@ -41,21 +42,33 @@ pub fn open() -> Engine {
 
 /// Opens an empty store.
 pub fn open_with(options: Options) -> Engine {
-    let state = Arc::new(Mutex::new(State::default()));
     let attempt_bytes_max = usize::try_from(options.attempt_bytes_max).unwrap_or(usize::MAX);
-    let figures = Arc::new(LogFigures::default());
     Engine {
-        log: Arc::new(log::Log::new(Arc::clone(&state), options, Arc::clone(&figures))),
+        shards: Arc::new(shard::OneShard::new(options)),
         catalogue: Arc::new(catalogue::Definitions::default()),
-        progress: Arc::new(progress::Store::new(state)),
         attempts: Arc::new(attempts::History::new(attempt_bytes_max)),
-        figures,
+        members: None,
     }
+}
+
+/// The definitions of a store that a shared engine keeps in memory.
+pub(crate) fn definitions() -> Arc<dyn Catalogue> {
+    Arc::new(catalogue::Definitions::default())
+}
+
+/// The history of attempts of a store that a shared engine keeps in memory.
+pub(crate) fn history() -> Arc<dyn AttemptHistory> {
+    let bytes_max = usize::try_from(HISTORY_BYTES_DEFAULT).unwrap_or(usize::MAX);
+    Arc::new(attempts::History::new(bytes_max))
 }
 
 /// Messages and progress: what one commit changes together, under one lock.
 #[derive(Default)]
 struct State {
+    /// Of the current owner.
+    epoch: Epoch,
+    /// The topics it has begun.
+    begun: BTreeSet<TopicId>,
     topics: BTreeMap<TopicId, Topic>,
     progress: BTreeMap<SubscriptionId, Saved>,
     /// Number of commits so far.
@@ -70,7 +83,6 @@ struct State {
 
 /// One topic's records, with gaps where a trim dropped some.
 struct Topic {
-    epoch: Epoch,
     next: Offset,
     last_publish_time: Timestamp,
     kept: VecDeque<StoredRecord>,

@@ -1,60 +1,25 @@
-//! Claims and progress in memory.
+//! Progress in memory.
 
-use std::collections::VecDeque;
-use std::io;
-use std::sync::Arc;
+use domain::{ClockMark, Epoch, Offset, Progress, SubscriptionId, TopicId};
 
-use domain::{ClockMark, Epoch, Offset, Progress, SubscriptionId, Timestamp, TopicId};
-use futures::FutureExt;
-use futures::future::ready;
-use parking_lot::Mutex;
+use super::log::{Log, check_owner};
+use crate::{Checkpoint, Error, Result};
 
-use super::{State, Topic};
-use crate::{Checkpoint, Claim, Error, Future, ProgressStore, Result};
-
-pub(super) struct Store {
-    state: Arc<Mutex<State>>,
-}
-
-impl Store {
-    pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
-        Self { state }
-    }
-}
-
-impl ProgressStore for Store {
-    fn claim(&self, topic: TopicId, first: Offset) -> Future<Result<Claim>> {
-        let mut state = self.state.lock();
-        let unclaimed = || Topic {
-            epoch: Epoch(0),
-            next: first,
-            last_publish_time: Timestamp(0),
-            kept: VecDeque::new(),
-        };
-        let topic = state.topics.entry(topic).or_insert_with(unclaimed);
-        topic.epoch.0 += 1;
-        ready(Ok(Claim {
-            epoch: topic.epoch,
-            next: topic.next,
-            last_publish_time: topic.last_publish_time,
-        }))
-        .boxed()
-    }
-
-    fn load(&self, subscription: SubscriptionId, start: Progress) -> Future<Result<Progress>> {
+impl Log {
+    pub(super) fn load(&self, starts: Vec<(SubscriptionId, Progress)>) -> Vec<Progress> {
         let state = self.state.lock();
-        let progress = match state.progress.get(&subscription) {
+        let load = |(subscription, start)| match state.progress.get(&subscription) {
             Some(saved) => saved.progress(start),
             None => start,
         };
-        ready(Ok(progress)).boxed()
+        starts.into_iter().map(load).collect()
     }
 
-    fn checkpoint(&self, checkpoint: Checkpoint) -> Future<Result<()>> {
+    pub(super) fn checkpoint(&self, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
         let mut state = self.state.lock();
+        check_owner(&state, epoch)?;
         if checkpoint.position > state.position {
-            let what = io::Error::new(io::ErrorKind::InvalidInput, "checkpoint past the log's end");
-            return ready(Err(Error::Unavailable(Arc::new(what)))).boxed();
+            return Err(Error::Conflict);
         }
         state.checkpoint = state.checkpoint.max(checkpoint.position);
         state.clock = checkpoint.clock.or(state.clock);
@@ -67,30 +32,27 @@ impl ProgressStore for Store {
         for saved in state.progress.values_mut() {
             saved.changes.retain(|(position, _)| *position > checkpoint.position);
         }
-        ready(Ok(())).boxed()
+        Ok(())
     }
 
-    fn is_copy(&self) -> bool {
-        false
-    }
-
-    fn raise(&self, topics: Vec<(TopicId, Offset)>) -> Future<Result<()>> {
+    pub(super) fn raise(&self, epoch: Epoch, topics: &[(TopicId, Offset)]) -> Result<()> {
         let mut state = self.state.lock();
+        check_owner(&state, epoch)?;
         let is_used = |(id, next): &(TopicId, Offset)| {
             state.topics.get(id).is_none_or(|one| *next < one.next)
         };
         if topics.iter().any(is_used) {
-            return ready(Err(Error::Conflict)).boxed();
+            return Err(Error::Conflict);
         }
         for (id, next) in topics {
-            if let Some(topic) = state.topics.get_mut(&id) {
-                topic.next = next;
+            if let Some(topic) = state.topics.get_mut(id) {
+                topic.next = *next;
             }
         }
-        ready(Ok(())).boxed()
+        Ok(())
     }
 
-    fn clock_mark(&self) -> Future<Result<Option<ClockMark>>> {
-        ready(Ok(self.state.lock().clock)).boxed()
+    pub(super) fn clock_mark(&self) -> Option<ClockMark> {
+        self.state.lock().clock
     }
 }

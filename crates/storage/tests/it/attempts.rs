@@ -8,7 +8,7 @@ use bytes::Bytes;
 use domain::{Offset, SubscriptionId, Timestamp};
 use storage::disk::{self, Opened};
 use storage::{
-    Attempt, AttemptPage, AttemptQuery, Engine, Error, NumberedAttempt, Unsettled, memory,
+    Attempt, AttemptPage, AttemptQuery, Engine, Error, Kind, NumberedAttempt, Unsettled, memory,
 };
 
 use crate::bed::{folder, tiny};
@@ -23,10 +23,17 @@ impl Unsettled for AllOpen {
     }
 }
 
+const SUBSCRIPTIONS: u64 = 10;
+
+/// One of ten subscriptions, as a disk engine numbers them when they are the first definitions.
+fn subscription(number: u64) -> SubscriptionId {
+    SubscriptionId(1 + 2 * (number % SUBSCRIPTIONS))
+}
+
 /// A failure with an answer of 1 KiB, of one of ten subscriptions.
 fn failure(number: u64) -> NumberedAttempt {
     let attempt = Attempt {
-        subscription: SubscriptionId(number % 10),
+        subscription: subscription(number),
         offset: Offset(number),
         attempt: 1,
         at: Timestamp(number),
@@ -45,16 +52,21 @@ async fn append(engine: &Engine, numbers: std::ops::Range<u64>) {
     engine.attempts.append(attempts, Arc::new(AllOpen)).await.expect("appended");
 }
 
-async fn list(engine: &Engine, subscription: u64) -> AttemptPage {
+async fn list(engine: &Engine, number: u64) -> AttemptPage {
     let query = AttemptQuery { limit: 10_000, ..AttemptQuery::default() };
-    engine.attempts.list(SubscriptionId(subscription), query).await.expect("listed")
+    engine.attempts.list(subscription(number), query).await.expect("listed")
+}
+
+/// The last numbers of two subscriptions.
+async fn last(engine: &Engine) -> Result<Vec<u64>, Error> {
+    engine.attempts.last(vec![subscription(0), subscription(1)]).await
 }
 
 /// The numbers kept of all subscriptions, ascending.
 async fn kept(engine: &Engine) -> Vec<u64> {
     let mut numbers = Vec::new();
-    for subscription in 0..10 {
-        let page = list(engine, subscription).await;
+    for number in 0..SUBSCRIPTIONS {
+        let page = list(engine, number).await;
         numbers.extend(page.attempts.iter().map(|numbered| numbered.number));
     }
     numbers.sort_unstable();
@@ -69,8 +81,20 @@ async fn the_newest_are_kept(engine: &Engine, end: u64) {
     assert!((100..256).contains(&count), "{count} are kept in 256 KiB");
 }
 
-fn open(folder: &Path) -> Opened {
-    disk::open(folder, disk::Options { attempt_bytes_max: BYTES_MAX, ..tiny() }).expect("it opens")
+/// A store in which the subscriptions are defined: it forgets the attempts of all others.
+async fn open(folder: &Path) -> Opened {
+    let options = disk::Options { attempt_bytes_max: BYTES_MAX, ..tiny() };
+    let opened = disk::open(folder, options).expect("it opens");
+    for number in 0..SUBSCRIPTIONS {
+        let catalogue = &opened.engine.catalogue;
+        let (kind, name) = (Kind::Subscription, format!("s{number}"));
+        let entry = match catalogue.put(kind, &name, Bytes::new(), None).await {
+            Err(Error::Conflict) => catalogue.get(kind, &name).await,
+            other => other,
+        };
+        assert_eq!(SubscriptionId(entry.expect("a definition").id), subscription(number));
+    }
+    opened
 }
 
 fn file(folder: &Path) -> PathBuf {
@@ -80,7 +104,7 @@ fn file(folder: &Path) -> PathBuf {
 #[tokio::test]
 async fn the_file_never_outgrows_its_bound() {
     let folder = folder();
-    let opened = open(folder.path());
+    let opened = open(folder.path()).await;
     let mut end = 1;
     for count in [50, 100, 1_000, 1, 2_000, 300] {
         append(&opened.engine, end..end + count).await;
@@ -104,11 +128,11 @@ async fn the_memory_never_outgrows_its_bound() {
 }
 
 async fn begins_anew(folder: &Path) {
-    let Opened { engine, handle, .. } = open(folder);
-    assert_eq!(engine.attempts.known().await.expect("readable").last, 0);
+    let Opened { engine, handle, .. } = open(folder).await;
+    assert_eq!(last(&engine).await.expect("readable"), [0, 0]);
     append(&engine, 20..21).await;
     handle.close();
-    let Opened { engine, handle, .. } = open(folder);
+    let Opened { engine, handle, .. } = open(folder).await;
     assert_eq!(list(&engine, 0).await.attempts, [failure(20)]);
     handle.close();
     assert!(folder.join("attempts.sqlite.broken").exists(), "the old file is kept");
@@ -124,7 +148,7 @@ async fn a_file_that_is_no_database_is_set_aside() {
 #[tokio::test]
 async fn a_file_of_another_version_is_set_aside() {
     let folder = folder();
-    let Opened { engine, handle, .. } = open(folder.path());
+    let Opened { engine, handle, .. } = open(folder.path()).await;
     append(&engine, 1..10).await;
     handle.close();
     let mut bytes = std::fs::read(file(folder.path())).expect("readable");
@@ -137,7 +161,7 @@ async fn a_file_of_another_version_is_set_aside() {
 #[tokio::test]
 async fn damage_that_is_found_later_is_set_aside_too() {
     let folder = folder();
-    let Opened { engine, handle, .. } = open(folder.path());
+    let Opened { engine, handle, .. } = open(folder.path()).await;
     append(&engine, 1..150).await;
     handle.close();
     let mut bytes = std::fs::read(file(folder.path())).expect("readable");
@@ -145,9 +169,9 @@ async fn damage_that_is_found_later_is_set_aside_too() {
         *byte = !*byte;
     }
     std::fs::write(file(folder.path()), bytes).expect("written");
-    let Opened { engine, handle, .. } = open(folder.path());
-    for subscription in 0..10 {
-        list(&engine, subscription).await;
+    let Opened { engine, handle, .. } = open(folder.path()).await;
+    for number in 0..SUBSCRIPTIONS {
+        list(&engine, number).await;
     }
     append(&engine, 1_000..1_010).await;
     assert_eq!(kept(&engine).await, (1_000..1_010).collect::<Vec<_>>());
@@ -158,9 +182,9 @@ async fn damage_that_is_found_later_is_set_aside_too() {
 #[tokio::test]
 async fn a_closed_store_has_no_history() {
     let folder = folder();
-    let Opened { engine, handle, .. } = open(folder.path());
+    let Opened { engine, handle, .. } = open(folder.path()).await;
     append(&engine, 1..10).await;
     handle.close();
-    let answer = engine.attempts.known().await;
+    let answer = last(&engine).await;
     assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use domain::{Offset, Record, TopicId};
+use domain::{Record, TopicId};
 use parking_lot::Mutex;
 use storage::disk::{self, Disk, Handle};
 use storage::{Kind, ReadLimit, Urgency};
 
-use crate::bed::{Bed, folder, tiny};
+use crate::bed::{Bed, Running, folder, tiny};
 use crate::history::as_kept;
 use crate::owner::Owner;
 use crate::script;
@@ -48,7 +48,8 @@ fn check(copy: &Path, expected: &Expected, answered: u64) {
     assert_eq!(opened.recovery.torn_bytes_cut, 0);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
-        let (log, topic) = (&opened.engine.log, expected.topic);
+        let running = Running::of(&opened.engine).expect("its shard opens");
+        let (log, topic) = (&running.log, expected.topic);
         assert!(log.end(topic).0 > answered, "{} of {answered}", log.end(topic));
         let all = expected.all.lock().clone();
         let mut expected = all.iter();
@@ -128,10 +129,9 @@ async fn a_copy_has_the_definitions_and_other_files_and_is_opened_under_other_ep
     let opened = disk::open(&copy, tiny()).expect("the copy opens");
     let topics = opened.engine.catalogue.list(Kind::Topic, None, 100).await.expect("a list");
     assert_eq!(topics.entries.len(), owner.topics.len());
-    let claim = opened.engine.progress.claim(owner.topics[0].id, Offset(0)).await;
-    let ours = owner.engine.progress.claim(owner.topics[0].id, Offset(0)).await;
-    let (claim, ours) = (claim.expect("a claim").epoch, ours.expect("a claim").epoch);
-    assert!(claim.0 > ours.0 + (1 << 30), "{claim:?} {ours:?}");
+    let theirs = Running::of(&opened.engine).expect("its shard opens").shard.epoch;
+    let ours = owner.engine.shard.epoch;
+    assert!(theirs.0 > ours.0 + (1 << 30), "{theirs:?} {ours:?}");
     opened.handle.close();
 }
 

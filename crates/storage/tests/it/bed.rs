@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use domain::{NodeId, Offset, ShardId, TopicId};
 use parking_lot::Mutex;
-use storage::disk::{self, Handle, Options, Recovery};
-use storage::{Engine, Error};
+use storage::disk::{self, Handle, Opened, Options, Recovery};
+use storage::{
+    AttemptHistory, Catalogue, Engine, Error, Listener, MessageLog, ProgressStore, Shard,
+};
 use tempfile::TempDir;
 use testkit::SimDisk;
 use testkit::disk::Cut;
@@ -46,19 +50,27 @@ impl Bed {
         self.folder.path().join("definitions")
     }
 
-    pub(crate) fn open(&self) -> Result<Engine, Error> {
+    pub(crate) fn open(&self) -> Result<Running, Error> {
         self.open_with(tiny())
     }
 
-    pub(crate) fn open_with(&self, options: Options) -> Result<Engine, Error> {
+    pub(crate) fn open_with(&self, options: Options) -> Result<Running, Error> {
         self.recover_with(options).map(|(engine, _)| engine)
     }
 
     /// Opens the store, and says what that found.
-    pub(crate) fn recover_with(&self, options: Options) -> Result<(Engine, Recovery), Error> {
+    pub(crate) fn recover_with(&self, options: Options) -> Result<(Running, Recovery), Error> {
         let opened = disk::open_on(Arc::new(self.disk.clone()), &self.database(), options)?;
+        let recovery = opened.recovery;
+        self.open.lock().push(opened.handle.clone());
+        Ok((Running::of(&opened.engine)?, recovery))
+    }
+
+    /// Opens the store and none of its shards.
+    pub(crate) fn engine(&self) -> Result<Engine, Error> {
+        let opened = disk::open_on(Arc::new(self.disk.clone()), &self.database(), tiny())?;
         self.open.lock().push(opened.handle);
-        Ok((opened.engine, opened.recovery))
+        Ok(opened.engine)
     }
 
     /// Of the store that was opened last.
@@ -70,6 +82,94 @@ impl Bed {
     pub(crate) fn close(&self) {
         for handle in self.open.lock().drain(..) {
             handle.close();
+        }
+    }
+}
+
+/// A store whose shard is open.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) shard: Shard,
+    pub(crate) log: Arc<dyn MessageLog>,
+    pub(crate) progress: Arc<dyn ProgressStore>,
+    pub(crate) catalogue: Arc<dyn Catalogue>,
+    pub(crate) attempts: Arc<dyn AttemptHistory>,
+    relay: Arc<Relay>,
+}
+
+impl Running {
+    /// Opens the shard of a disk engine: its own threads answer, so this may wait for them.
+    pub(crate) fn of(engine: &Engine) -> Result<Self, Error> {
+        wait_for(Self::open(engine))
+    }
+
+    /// Opens the shard.
+    pub(crate) async fn open(engine: &Engine) -> Result<Self, Error> {
+        let relay = Arc::new(Relay::default());
+        let shard = engine.shards.open(ShardId(0), NodeId(1), Arc::clone(&relay) as _).await?;
+        let (log, progress) = (Arc::clone(&shard.log), Arc::clone(&shard.progress));
+        let (catalogue, attempts) = (Arc::clone(&engine.catalogue), Arc::clone(&engine.attempts));
+        Ok(Self { shard, log, progress, catalogue, attempts, relay })
+    }
+
+    /// The store in a folder.
+    pub(crate) fn in_folder(folder: &Path, options: Options) -> (Self, Handle) {
+        let Opened { engine, handle, .. } = disk::open(folder, options).expect("it opens");
+        (Self::of(&engine).expect("its shard opens"), handle)
+    }
+
+    /// Has `listener` hear what the log tells.
+    pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
+        *self.relay.0.lock() = Some(listener);
+    }
+}
+
+/// Passes on what the log tells.
+#[derive(Default)]
+struct Relay(Mutex<Option<Arc<dyn Listener>>>);
+
+impl Relay {
+    fn tell(&self, what: impl FnOnce(&dyn Listener)) {
+        let listener = self.0.lock().clone();
+        if let Some(listener) = listener {
+            what(listener.as_ref());
+        }
+    }
+}
+
+impl Listener for Relay {
+    fn visible(&self, ends: &[(TopicId, Offset)]) {
+        self.tell(|listener| listener.visible(ends));
+    }
+
+    fn pressed(&self) {
+        self.tell(|listener| listener.pressed());
+    }
+
+    fn stalled(&self, stalled: bool) {
+        self.tell(|listener| listener.stalled(stalled));
+    }
+
+    fn failed(&self, error: &Error) {
+        self.tell(|listener| listener.failed(error));
+    }
+}
+
+/// Waits for something that other threads bring about.
+fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    struct Sleeper(std::thread::Thread);
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
+    // A runtime that wants its turn must not have this wait for ever.
+    let mut work = std::pin::pin!(tokio::task::unconstrained(work));
+    loop {
+        match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => std::thread::park(),
         }
     }
 }

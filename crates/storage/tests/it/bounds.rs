@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use domain::{Offset, Record};
 use futures::FutureExt;
 use parking_lot::Mutex;
-use storage::{Engine, ReadLimit, TailRead, Urgency};
+use storage::{Error, ReadLimit, TailRead, Urgency};
 use testkit::Random;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Running};
 use crate::history::as_kept;
 use crate::owner::Owner;
 use crate::script::{self, Ears};
@@ -41,12 +41,36 @@ async fn at_the_bound_of_the_log_only_appends_wait_until_a_trim_makes_room() {
     owner.history.check(&owner.engine, owner.history.mark()).await;
 }
 
+#[tokio::test]
+async fn who_waits_for_room_is_told_when_its_handle_is_over() {
+    let bed = Bed::new();
+    let engine = bed.engine().expect("a fresh store");
+    for closes in [true, false] {
+        let running = Running::open(&engine).await.expect("its shard opens");
+        let mut owner = Owner::new(running);
+        let topic =
+            owner.create_topic(if closes { "one" } else { "other" }).await.expect("a topic");
+        while owner.engine.log.has_room() {
+            owner.publish(topic, &[3_000; 4]).await.expect("published");
+        }
+        let mut room = owner.engine.log.room();
+        assert!((&mut room).now_or_never().is_none(), "there should be no room");
+        if closes {
+            owner.engine.log.close().await.expect("closed");
+            assert!(matches!(room.await, Err(Error::Unavailable(_))));
+        } else {
+            let _next = Running::open(&engine).await.expect("its shard opens");
+            assert!(matches!(room.await, Err(Error::Fenced { .. })));
+        }
+    }
+}
+
 /// What was published to one topic, by offset from its first.
 type Published = Arc<Mutex<Vec<Record>>>;
 
 /// Reads from random places until told to stop, and compares. Returns how much it has read.
 async fn keep_reading(
-    engine: Engine,
+    engine: Running,
     owner: (domain::TopicId, Offset),
     all: Published,
     stop: Arc<AtomicBool>,

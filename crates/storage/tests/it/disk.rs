@@ -7,7 +7,7 @@ use storage::disk::{self, Opened};
 use storage::{Engine, Error};
 use tempfile::TempDir;
 
-use crate::bed::{Bed, folder, tiny};
+use crate::bed::{Bed, Running, folder, tiny};
 use crate::owner::Owner;
 use crate::script;
 
@@ -19,7 +19,7 @@ struct Simulated {
 
 impl Simulated {
     fn open(bed: Bed) -> Self {
-        let engine = bed.open().expect("it opens");
+        let engine = bed.engine().expect("it opens");
         Self { bed, engine }
     }
 }
@@ -98,8 +98,8 @@ async fn a_folder_is_opened_only_once_at_a_time() {
 #[tokio::test]
 async fn a_sound_store_verifies_without_faults() {
     let folder = folder();
-    let Opened { engine, handle, .. } = disk::open(folder.path(), tiny()).expect("it opens");
-    let mut owner = Owner::new(engine);
+    let (running, handle) = Running::in_folder(folder.path(), tiny());
+    let mut owner = Owner::new(running);
     script::set_up(&mut owner).await.expect("a working store");
     for number in 0..4 {
         script::round(&mut owner, number).await;
@@ -109,6 +109,6 @@ async fn a_sound_store_verifies_without_faults() {
     handle.close();
     let report = disk::verify(folder.path(), &|_| Ok(())).expect("it can be looked at");
     assert!(report.faults.is_empty(), "{:?}", report.faults);
-    let engine = disk::open(folder.path(), tiny()).expect("it opens again").engine;
-    history.check(&engine, history.mark()).await;
+    let (running, _handle) = Running::in_folder(folder.path(), tiny());
+    history.check(&running, history.mark()).await;
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use storage::Engine;
 use storage::disk::Options;
 use tempfile::TempDir;
 use testkit::SimDisk;
 use testkit::disk::{Call, Cut, Traced};
 
-use crate::bed::{Bed, folder};
+use crate::bed::{Bed, Running, folder};
 use crate::history::{History, Mark};
 use crate::owner::Owner;
 
@@ -170,7 +169,7 @@ pub(crate) async fn recovers(bed: &Bed, history: &History, mark: Mark) -> Result
     found
 }
 
-async fn check(engine: &Engine, history: &History, mark: Mark) -> Result<usize, String> {
+async fn check(engine: &Running, history: &History, mark: Mark) -> Result<usize, String> {
     let held = history.find_fault(engine, mark).await?;
     history.takes_messages(engine, mark).await?;
     Ok(held)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use domain::{Offset, Record};
 use storage::disk::{self, Disk};
-use storage::{Engine, Error, ReadLimit};
+use storage::{Error, ReadLimit};
 use testkit::SimDisk;
 use testkit::disk::Call;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Running};
 use crate::film::recovers;
 use crate::history::{History, Mark};
 use crate::owner::Owner;
@@ -60,8 +60,10 @@ async fn judge_flip(bed: &Bed, history: &History, last: &Group, file: &str, byte
             history.check(&engine, Mark { answered, ..mark }).await;
             if in_last { Flip::Cut } else { Flip::Harmless }
         }
-        Err(Error::Corrupt { file: named, offset, .. }) => {
-            assert!(named.ends_with(file), "{file} was flipped, {} is named", named.display());
+        Err(Error::Corrupt { place, .. }) => {
+            let (named, offset) = place.split_once(" at byte ").expect("a file and a byte");
+            let offset = offset.parse().expect("a number");
+            assert!(Path::new(named).ends_with(file), "{file} was flipped, {named} is named");
             assert_eq!(flipped.disk.files(), before, "something was changed");
             check_verify(&flipped, file);
             Flip::Refused(offset)
@@ -181,7 +183,7 @@ async fn a_bit_flipped_under_a_running_store_never_reads_as_something_else() {
 }
 
 /// All records of a topic and those that are damaged.
-async fn read_around(engine: &Engine, owner: &Owner, topic: usize) -> (Vec<Record>, Vec<Offset>) {
+async fn read_around(engine: &Running, owner: &Owner, topic: usize) -> (Vec<Record>, Vec<Offset>) {
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
     let topic = &owner.topics[topic];
     let mut at = topic.first;

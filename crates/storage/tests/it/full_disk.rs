@@ -129,7 +129,7 @@ async fn what_was_queued_behind_a_refused_message_is_refused_too() {
         for pending in queued {
             let refusal = owner.settle(pending).await.err();
             refused += usize::from(refusal.is_some());
-            let expected = matches!(refusal, None | Some(Error::Full | Error::Fenced { .. }));
+            let expected = matches!(refusal, None | Some(Error::Full | Error::Misplaced { .. }));
             assert!(expected, "{refusal:?}");
         }
         owner.checkpoint().await.expect("a checkpoint");

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use domain::{
-    Epoch, Offset, OffsetRange, Progress, ProgressChange, Record, SubscriptionId, TopicId, message,
+    Offset, OffsetRange, Progress, ProgressChange, Record, SubscriptionId, TopicId, message,
 };
-use storage::{Append, Checkpoint, Commit, Engine, ReadLimit, Urgency};
+use storage::{Append, Checkpoint, Commit, ReadLimit, Urgency};
 use testkit::checker::{Content, Event};
 use testkit::disk::{Cut, Effect, Fault};
 use testkit::{Checker, Random, seed};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Running};
 use crate::history::record;
 
 const TOPIC: TopicId = TopicId(1);
@@ -33,19 +33,18 @@ struct World {
 
 /// What a broker holds between two crashes.
 struct Broker {
-    engine: Engine,
-    epoch: Epoch,
+    engine: Running,
     next: Offset,
     exact: Progress,
     ordinary: Progress,
 }
 
 impl Broker {
-    async fn start(engine: Engine) -> Result<Self, storage::Error> {
-        let claim = engine.progress.claim(TOPIC, FIRST).await?;
-        let exact = engine.progress.load(EXACT.0, Progress::starting_at(FIRST)).await?;
-        let ordinary = engine.progress.load(ORDINARY.0, Progress::starting_at(FIRST)).await?;
-        Ok(Self { engine, epoch: claim.epoch, next: claim.next, exact, ordinary })
+    async fn start(engine: Running) -> Result<Self, storage::Error> {
+        let claim = engine.log.begin(TOPIC, FIRST).await?;
+        let exact = engine.progress.load_one(EXACT.0, Progress::starting_at(FIRST)).await?;
+        let ordinary = engine.progress.load_one(ORDINARY.0, Progress::starting_at(FIRST)).await?;
+        Ok(Self { engine, next: claim.next, exact, ordinary })
     }
 
     fn progress(&mut self, subscription: SubscriptionId) -> &mut Progress {
@@ -88,7 +87,7 @@ impl World {
         let messages = records.iter().map(|new| content(&new.message)).collect();
         self.note(Event::PublishSent { request, topic: "topic".to_owned(), messages });
         let count = records.len() as u64;
-        let append = Append { topic: TOPIC, epoch: broker.epoch, first, records };
+        let append = Append { topic: TOPIC, first, records };
         let (appends, progress) = (vec![append], Vec::new());
         let commit = Commit { appends, progress, urgency: Urgency::Durable };
         broker.engine.log.commit(commit).await?;
@@ -136,7 +135,7 @@ impl World {
     }
 
     /// Runs until the disk fails.
-    async fn live(&mut self, engine: Engine) -> Result<(), storage::Error> {
+    async fn live(&mut self, engine: Running) -> Result<(), storage::Error> {
         let mut broker = Broker::start(engine).await?;
         for _ in 0..500 {
             self.publish(&mut broker).await?;
@@ -151,7 +150,7 @@ impl World {
     }
 
     /// Consumes everything there is.
-    async fn drain(&mut self, engine: Engine) {
+    async fn drain(&mut self, engine: Running) {
         let mut broker = Broker::start(engine).await.expect("it starts");
         for subscription in [EXACT, ORDINARY] {
             while self.consume(&mut broker, subscription, 50).await.expect("it drains") > 0 {}

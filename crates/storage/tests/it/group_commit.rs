@@ -162,6 +162,6 @@ async fn frames_of_unknown_and_forgotten_subscriptions_are_ignored() {
     let recovered = left.open().expect("it opens");
     history.check(&recovered, mark).await;
     let start = Progress::starting_at(at);
-    let never = recovered.progress.load(SubscriptionId(1 << 42), start.clone()).await;
+    let never = recovered.progress.load_one(SubscriptionId(1 << 42), start.clone()).await;
     assert_eq!(never.expect("loads"), start);
 }

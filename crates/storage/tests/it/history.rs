@@ -10,8 +10,9 @@ use domain::{
     Message, Offset, OffsetRange, Progress, Record, SubscriptionId, Timestamp, TopicId, message,
 };
 use parking_lot::Mutex;
-use storage::{Append, Commit, Engine, Kind, NewRecord, ReadLimit, Urgency};
+use storage::{Append, Commit, Kind, NewRecord, ReadLimit, Urgency};
 
+use crate::bed::Running;
 use crate::owner::{Owner, Subscription};
 
 #[derive(Default)]
@@ -98,7 +99,7 @@ impl History {
     }
 
     /// Panics unless `engine` holds what a store must hold that lost its power at `mark`.
-    pub(crate) async fn check(&self, engine: &Engine, mark: Mark) {
+    pub(crate) async fn check(&self, engine: &Running, mark: Mark) {
         if let Err(what) = self.find_fault(engine, mark).await {
             panic!("{what}");
         }
@@ -106,7 +107,7 @@ impl History {
 
     /// How many commits `engine` holds as a store that lost its power at `mark`, or what is wrong
     /// with it.
-    pub(crate) async fn find_fault(&self, engine: &Engine, mark: Mark) -> Result<usize, String> {
+    pub(crate) async fn find_fault(&self, engine: &Running, mark: Mark) -> Result<usize, String> {
         let folds = self.0.lock().folds(mark);
         let (topics, subscriptions) = {
             let inner = self.0.lock();
@@ -114,12 +115,12 @@ impl History {
         };
         let mut ends = BTreeMap::new();
         for (&topic, &first) in topics.iter().take(mark.topics) {
-            let claim = engine.progress.claim(topic, first).await.map_err(|e| e.to_string())?;
+            let claim = engine.log.begin(topic, first).await.map_err(|e| e.to_string())?;
             ends.insert(topic, (claim.next, claim.last_publish_time));
         }
         let mut progress = BTreeMap::new();
         for (&id, (_, start)) in subscriptions.iter().take(mark.subscriptions) {
-            let loaded = engine.progress.load(id, start.clone()).await;
+            let loaded = engine.progress.load_one(id, start.clone()).await;
             progress.insert(id, loaded.map_err(|e| e.to_string())?);
         }
         let agrees = |fold: &&Fold| {
@@ -142,7 +143,7 @@ impl History {
     }
 
     /// Checks that what was answered can be read, unless `owner` has acked it.
-    pub(crate) async fn check_readable(&self, engine: &Engine, owner: &Owner) {
+    pub(crate) async fn check_readable(&self, engine: &Running, owner: &Owner) {
         let mark = self.mark();
         let (folds, topics) = {
             let inner = self.0.lock();
@@ -160,13 +161,13 @@ impl History {
     }
 
     /// Checks that every topic takes one more message and shows it.
-    pub(crate) async fn takes_messages(&self, engine: &Engine, mark: Mark) -> Result<(), String> {
+    pub(crate) async fn takes_messages(&self, engine: &Running, mark: Mark) -> Result<(), String> {
         let topics = self.0.lock().topics.clone();
         for (topic, first) in topics.into_iter().take(mark.topics) {
-            let claim = engine.progress.claim(topic, first).await.map_err(|e| e.to_string())?;
+            let claim = engine.log.begin(topic, first).await.map_err(|e| e.to_string())?;
             let time = claim.last_publish_time.0 + 1;
-            let (epoch, first, records) = (claim.epoch, claim.next, vec![record(time, 50)]);
-            let append = Append { topic, epoch, first, records };
+            let (first, records) = (claim.next, vec![record(time, 50)]);
+            let append = Append { topic, first, records };
             let expected: Vec<_> = as_kept(&append).collect();
             let (appends, progress) = (vec![append], Vec::new());
             let commit = Commit { appends, progress, urgency: Urgency::Durable };
@@ -180,7 +181,7 @@ impl History {
         Ok(())
     }
 
-    async fn check_definitions(&self, engine: &Engine, mark: Mark) -> Result<(), String> {
+    async fn check_definitions(&self, engine: &Running, mark: Mark) -> Result<(), String> {
         let names = self.0.lock().defined[..mark.defined].to_vec();
         for name in names {
             if let Err(error) = engine.catalogue.get(Kind::Schema, &name).await {
@@ -242,7 +243,7 @@ pub(crate) fn as_kept(append: &Append) -> impl Iterator<Item = Record> + '_ {
 
 /// What is read must be what was published, and what is missing must be acked by every reader.
 async fn check_records(
-    engine: &Engine,
+    engine: &Running,
     topic: TopicId,
     first: Offset,
     expected: &[Record],

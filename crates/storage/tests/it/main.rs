@@ -23,4 +23,6 @@ mod power_cuts;
 mod random_lives;
 mod reading;
 mod script;
+mod shared_memory;
+mod simulated;
 mod unsynced;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use domain::{Offset, OffsetRange, Record, TopicId};
 use storage::disk::Options;
-use storage::{Engine, Keep, ReadLimit};
+use storage::{Keep, Need, ReadLimit};
 use testkit::SimDisk;
 use testkit::disk::{Call, Traced};
 
-use crate::bed::{Bed, tiny};
+use crate::bed::{Bed, Running, tiny};
 use crate::owner::Owner;
 use crate::script;
 
@@ -25,10 +25,10 @@ const NOTHING: usize = 1;
 struct Most;
 
 impl Keep for Most {
-    fn needed(&self, _: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+    fn needed(&self, _: TopicId, range: OffsetRange) -> Need {
         let needed = |offset: &u64| !offset.is_multiple_of(5) && offset % 100 < 70;
         let offsets = (range.from.0..range.to.0).filter(needed);
-        offsets.map(|offset| OffsetRange::one(Offset(offset))).collect()
+        Need::Only(offsets.map(|offset| OffsetRange::one(Offset(offset))).collect())
     }
 }
 
@@ -36,8 +36,8 @@ impl Keep for Most {
 struct Nothing;
 
 impl Keep for Nothing {
-    fn needed(&self, _: TopicId, _: OffsetRange) -> Vec<OffsetRange> {
-        Vec::new()
+    fn needed(&self, _: TopicId, _: OffsetRange) -> Need {
+        Need::Gone
     }
 }
 
@@ -108,7 +108,7 @@ async fn what_is_in_memory_is_moved_whatever_became_of_the_log_file() {
 type Place<T> = (TopicId, T);
 
 /// All records of every topic, and the offsets that read as damaged.
-async fn read_all(engine: &Engine, owner: &Owner) -> (Vec<Place<Record>>, Vec<Place<Offset>>) {
+async fn read_all(engine: &Running, owner: &Owner) -> (Vec<Place<Record>>, Vec<Place<Offset>>) {
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
     for topic in &owner.topics {
         let mut at = topic.first;
@@ -139,8 +139,8 @@ fn filled_files(disk: &SimDisk) -> Vec<(String, Arc<Vec<u8>>)> {
 struct All;
 
 impl Keep for All {
-    fn needed(&self, _: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
-        vec![range]
+    fn needed(&self, _: TopicId, range: OffsetRange) -> Need {
+        Need::Only(vec![range])
     }
 }
 

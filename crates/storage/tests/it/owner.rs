@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::progress::Attempt;
-use domain::{
-    Epoch, Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, Timestamp, TopicId,
-};
+use domain::{Offset, OffsetRange, Progress, ProgressChange, SubscriptionId, Timestamp, TopicId};
 use futures::FutureExt;
 use parking_lot::Mutex;
 use storage::{
-    Append, Checkpoint, Commit, Engine, Error, Keep, Kind, Position, Receipt, Result, Trimmed,
+    Append, Checkpoint, Commit, Error, Keep, Kind, Need, Position, Receipt, Result, Trimmed,
     Urgency,
 };
 
+use crate::bed::Running;
 use crate::history::{History, ones, record};
 
 pub(crate) struct Owner {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Running,
     pub(crate) history: Arc<History>,
     pub(crate) topics: Vec<Topic>,
     pub(crate) subscriptions: Vec<Subscription>,
@@ -33,7 +32,6 @@ pub(crate) struct Topic {
     pub(crate) id: TopicId,
     pub(crate) first: Offset,
     pub(crate) next: Offset,
-    epoch: Epoch,
 }
 
 #[derive(Clone)]
@@ -63,20 +61,19 @@ pub(crate) struct Pending {
 const FIRST: Offset = Offset(1_000_000);
 
 impl Owner {
-    pub(crate) fn new(engine: Engine) -> Self {
+    pub(crate) fn new(engine: Running) -> Self {
         let history = Arc::new(History::default());
         let (topics, subscriptions, errors) = (Vec::new(), Vec::new(), Vec::new());
         Self { engine, history, topics, subscriptions, messages: 0, errors }
     }
 
-    /// Defines and claims a topic.
+    /// Defines and begins a topic.
     pub(crate) async fn create_topic(&mut self, name: &str) -> Result<usize> {
         let entry = self.engine.catalogue.put(Kind::Topic, name, Bytes::new(), None).await?;
         let id = TopicId(entry.id);
-        let claim = self.engine.progress.claim(id, FIRST).await?;
+        let claim = self.engine.log.begin(id, FIRST).await?;
         self.history.topic(id, FIRST);
-        let (next, epoch) = (claim.next, claim.epoch);
-        self.topics.push(Topic { id, first: FIRST, next, epoch });
+        self.topics.push(Topic { id, first: FIRST, next: claim.next });
         Ok(self.topics.len() - 1)
     }
 
@@ -92,13 +89,12 @@ impl Owner {
     }
 
     /// Goes on with an engine that was opened anew; says so if it does not know all it should.
-    pub(crate) async fn go_on_with(&mut self, engine: Engine) -> Result<(), String> {
+    pub(crate) async fn go_on_with(&mut self, engine: Running) -> Result<(), String> {
         self.engine = engine;
         self.history.find_fault(&self.engine, self.history.mark()).await?;
         for topic in &mut self.topics {
-            let claim = self.engine.progress.claim(topic.id, topic.first).await;
-            let claim = claim.map_err(|error| error.to_string())?;
-            (topic.next, topic.epoch) = (claim.next, claim.epoch);
+            let claim = self.engine.log.begin(topic.id, topic.first).await;
+            topic.next = claim.map_err(|error| error.to_string())?.next;
         }
         Ok(())
     }
@@ -112,7 +108,7 @@ impl Owner {
         let topic = &mut self.topics[topic];
         let first = topic.next;
         topic.next = first.plus(records.len() as u64);
-        Append { topic: topic.id, epoch: topic.epoch, first, records }
+        Append { topic: topic.id, first, records }
     }
 
     /// Queues a commit of appends by topic and changes by subscription.
@@ -285,7 +281,7 @@ impl Unacked {
 }
 
 impl Keep for Unacked {
-    fn needed(&self, topic: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+    fn needed(&self, topic: TopicId, range: OffsetRange) -> Need {
         let readers = self.0.get(&topic).map_or(&[][..], Vec::as_slice);
         let unacked = |reader: &Arc<Mutex<Progress>>| reader.lock().unacked_in(range);
         let mut all: Vec<_> = readers.iter().flat_map(unacked).collect();
@@ -297,6 +293,6 @@ impl Keep for Unacked {
                 _ => needed.push(range),
             }
         }
-        needed
+        Need::Only(needed)
     }
 }

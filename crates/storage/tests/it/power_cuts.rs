@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use storage::Urgency;
-use testkit::disk::{Call, Cut, Effect, Fault};
+use testkit::disk::{Call, Cut, Effect, Fault, Traced};
 use testkit::{Random, SimDisk, seed};
 
 use crate::bed::{Bed, scaled};
@@ -65,9 +65,17 @@ async fn any_subset_of_unsynced_sectors_may_survive() {
 
 /// The moment before the last sync of the log in a film.
 fn last_log_sync(film: &Film) -> usize {
-    let is_sync =
-        |next: &testkit::disk::Traced| next.call == Call::Sync && next.name.starts_with("wal/");
+    let is_sync = |next: &Traced| next.call == Call::Sync && next.name.starts_with("wal/");
     film.moments.iter().rposition(|moment| is_sync(&moment.next)).expect("a sync of the log")
+}
+
+/// Waits until the file after the first is ready, which the first commit asks for: what is unsynced
+/// from then on is the log's.
+async fn next_file_is_ready(bed: &Bed) {
+    let is_ready = |traced: &Traced| traced.call == Call::Sync && traced.name == "free/2";
+    while !bed.disk.trace().iter().any(is_ready) {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Tears the last write of the log's last commit at every byte, `step` apart.
@@ -93,6 +101,7 @@ async fn the_last_commit_may_be_torn_at_any_byte() {
     let mut owner = Owner::new(bed.open().expect("a fresh store"));
     crate::script::set_up(&mut owner).await.expect("a working store");
     owner.publish(0, &[100; 3]).await.expect("published");
+    next_file_is_ready(&bed).await;
     let camera = Camera::on(&bed, &owner.history);
     let pending = owner.queue(&[(0, &[60, 90]), (1, &[70])], Vec::new(), Urgency::Durable);
     owner.settle(pending).await.expect("published");
@@ -107,6 +116,7 @@ async fn a_last_commit_of_fifty_records_may_be_torn_at_any_byte() {
     let mut owner = Owner::new(bed.open().expect("a fresh store"));
     crate::script::set_up(&mut owner).await.expect("a working store");
     owner.publish(0, &[100; 3]).await.expect("published");
+    next_file_is_ready(&bed).await;
     let camera = Camera::on(&bed, &owner.history);
     owner.publish(0, &[3; 50]).await.expect("published");
     let film = camera.develop();

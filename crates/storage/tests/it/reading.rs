@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use domain::{Offset, OffsetRange, Record, TopicId};
 use parking_lot::Mutex;
 use storage::disk::Options;
-use storage::{Batch, Checkpoint, Engine, Keep, ReadLimit, TailRead, Urgency};
+use storage::{Batch, Checkpoint, Keep, Need, ReadLimit, TailRead, Urgency};
 use testkit::Random;
 use testkit::disk::Call;
 
-use crate::bed::{Bed, tiny};
+use crate::bed::{Bed, Running, tiny};
 use crate::history::as_kept;
 use crate::owner::Owner;
 use crate::script;
@@ -100,7 +100,7 @@ const RECORDS: [usize; 3] = [1, 7, 1_000];
 
 /// Reads from every `step`-th offset with every limit, and once from start to end with each.
 async fn check_reads(
-    engine: &Engine,
+    engine: &Running,
     published: &Published,
     needed: &dyn Fn(Offset) -> bool,
     random: &mut Random,
@@ -124,7 +124,7 @@ async fn check_reads(
 }
 
 async fn walk(
-    engine: &Engine,
+    engine: &Running,
     topic: TopicId,
     all: &[Record],
     limit: ReadLimit,
@@ -168,7 +168,7 @@ async fn a_read_that_stops_at_any_byte_skips_nothing() {
 struct Needed(fn(Offset) -> bool);
 
 impl Keep for Needed {
-    fn needed(&self, _: TopicId, range: OffsetRange) -> Vec<OffsetRange> {
+    fn needed(&self, _: TopicId, range: OffsetRange) -> Need {
         let offsets = (range.from.0..range.to.0).map(Offset).filter(|offset| self.0(*offset));
         let mut needed: Vec<OffsetRange> = Vec::new();
         for offset in offsets {
@@ -177,7 +177,7 @@ impl Keep for Needed {
                 _ => needed.push(OffsetRange::one(offset)),
             }
         }
-        needed
+        Need::Only(needed)
     }
 }
 
@@ -249,7 +249,7 @@ async fn records_of_any_length_are_read_whole_whatever_was_read_before() {
 }
 
 /// Reads on and on, in steps from random places, until told to stop. Every record is needed.
-async fn keep_reading(engine: Engine, topic: TopicId, all: Arc<Mutex<Vec<Record>>>, stop: Stop) {
+async fn keep_reading(engine: Running, topic: TopicId, all: Arc<Mutex<Vec<Record>>>, stop: Stop) {
     let mut random = Random::seeded(3);
     let mut steps = 0;
     while !stop.load(Ordering::SeqCst) || steps < 1_000 {

@@ -83,7 +83,7 @@ pub(crate) struct Ears {
 impl Ears {
     pub(crate) fn on(owner: &Owner) -> Arc<Self> {
         let ears = Arc::new(Self::default());
-        owner.engine.log.listen(Arc::clone(&ears) as Arc<dyn Listener>);
+        owner.engine.listen(Arc::clone(&ears) as Arc<dyn Listener>);
         ears
     }
 
@@ -95,10 +95,15 @@ impl Ears {
         self.pressed.load(Ordering::SeqCst)
     }
 
+    /// Whether this is the end that was told last.
+    pub(crate) fn has_heard_of(&self, topic: TopicId, end: Offset) -> bool {
+        self.ends.lock().get(&topic) == Some(&end)
+    }
+
     /// Waits until this is the end that was told last, which comes after the answer.
     pub(crate) async fn hears_of(&self, topic: TopicId, end: Offset) {
         let told = async {
-            while self.ends.lock().get(&topic) != Some(&end) {
+            while !self.has_heard_of(topic, end) {
                 self.heard.notified().await;
             }
         };
@@ -124,6 +129,8 @@ impl Listener for Ears {
     fn pressed(&self) {
         self.pressed.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn stalled(&self, _: bool) {}
 
     fn failed(&self, _: &Error) {
         self.failed.fetch_add(1, Ordering::SeqCst);

@@ -34,6 +34,14 @@ pub enum Promise {
     A2,
     /// What was created exists.
     R1,
+    /// A lane's messages come in order.
+    O1,
+    /// A message is acked or becomes one dead letter.
+    X1,
+    /// Only what the filter lets through arrives.
+    F1,
+    /// Once faults end, all that is owed comes.
+    L1,
 }
 
 /// A promise that was broken, and how.

@@ -1,21 +1,30 @@
 use domain::{Message, OffsetRange, TopicId};
 
-use super::super::format::{Frame, GroupHeader, RecordHead, finish_group, frame_at};
+use super::super::format::{Frame, RecordHead, frame_at};
 use super::*;
+
+/// Nothing of its own; groups as a disk has them.
+#[derive(Debug, Default)]
+struct Blocks;
+
+impl Part for Blocks {
+    const HEADER: usize = 32;
+    const BLOCK: usize = 4096;
+}
 
 fn records(count: usize, bytes: usize) -> Vec<NewRecord> {
     let message = Message { data: vec![1; bytes].into(), ..Message::default() };
     vec![NewRecord { message, publish_time: Timestamp(5), addressee: None }; count]
 }
 
-fn topic(id: u64) -> Arc<Topic> {
+fn topic(id: u64) -> Arc<Topic<Blocks>> {
     Arc::new(Topic::new(TopicId(id), Offset(0), 0))
 }
 
-fn frames(sealed: &Sealed) -> Vec<Frame<'_>> {
+fn frames<S: Part>(sealed: &Sealed<S>) -> Vec<Frame<'_>> {
     let mut frames = Vec::new();
-    let end = GROUP_HEADER + sealed.body_length as usize;
-    let mut at = GROUP_HEADER;
+    let end = S::HEADER + sealed.body_length as usize;
+    let mut at = S::HEADER;
     while at < end {
         let (frame, bytes) = frame_at(&sealed.bytes[at..end]).unwrap();
         frames.push(frame);
@@ -27,7 +36,7 @@ fn frames(sealed: &Sealed) -> Vec<Frame<'_>> {
 #[test]
 fn appends_in_a_row_to_one_topic_share_a_frame() {
     let (a, b) = (topic(1), topic(2));
-    let mut forming = Forming::new(1 << 20);
+    let mut forming = Forming::<Blocks>::new(1 << 20);
     forming.reserve(8 << 10);
     forming.append(&a, Offset(10), &records(2, 50));
     forming.append(&a, Offset(12), &records(1, 50));
@@ -49,7 +58,7 @@ fn appends_in_a_row_to_one_topic_share_a_frame() {
 #[test]
 fn long_appends_are_cut_into_frames_with_dense_offsets() {
     let topic = topic(1);
-    let mut forming = Forming::new(1 << 20);
+    let mut forming = Forming::<Blocks>::new(1 << 20);
     forming.reserve(200 << 10);
     forming.append(&topic, Offset(0), &records(100, 1_000));
     let sealed = forming.seal();
@@ -65,20 +74,27 @@ fn long_appends_are_cut_into_frames_with_dense_offsets() {
 }
 
 #[test]
-fn a_finished_group_proves_itself() {
-    let mut forming = Forming::new(1 << 20);
-    forming.reserve(4096);
-    forming.append(&topic(1), Offset(0), &records(1, 10));
-    let mut sealed = forming.seal();
-    finish_group(&mut sealed.bytes, 3, sealed.body_length, 9);
-    let header = GroupHeader::decode(&sealed.bytes, 9).unwrap();
-    assert_eq!(header.group_bytes(), sealed.bytes.len());
-    assert!(header.holds(&sealed.bytes, 9));
+fn a_group_is_padded_only_where_the_engine_has_blocks() {
+    #[derive(Debug, Default)]
+    struct Plain;
+
+    impl Part for Plain {
+        const HEADER: usize = 24;
+        const BLOCK: usize = 1;
+    }
+
+    let mut forming = Forming::<Plain>::new(1 << 20);
+    forming.reserve(100);
+    let topic = Arc::new(Topic::new(TopicId(1), Offset(0), 0));
+    forming.append(&topic, Offset(0), &records(1, 10));
+    let sealed = forming.seal();
+    assert_eq!(sealed.bytes.len(), 24 + sealed.body_length as usize);
+    assert_eq!(frames(&sealed).len(), 1);
 }
 
 #[test]
 fn changes_come_after_the_appends_in_the_order_they_were_made() {
-    let mut forming = Forming::new(1 << 20);
+    let mut forming = Forming::<Blocks>::new(1 << 20);
     let settled = |from, to| {
         ProgressChange::Settled(vec![OffsetRange { from: Offset(from), to: Offset(to) }])
     };
@@ -97,7 +113,7 @@ fn changes_come_after_the_appends_in_the_order_they_were_made() {
 
 #[test]
 fn a_group_without_frames_has_no_bytes_and_keeps_the_buffer_for_the_next() {
-    let mut forming = Forming::new(1 << 20);
+    let mut forming = Forming::<Blocks>::new(1 << 20);
     forming.reserve(10);
     forming.append(&topic(1), Offset(0), &records(1, 10));
     let first = forming.seal();
@@ -110,7 +126,7 @@ fn a_group_without_frames_has_no_bytes_and_keeps_the_buffer_for_the_next() {
 
 #[test]
 fn memory_is_used_again_once_nobody_holds_it() {
-    let mut forming = Forming::new(1);
+    let mut forming = Forming::<Blocks>::new(1);
     let mut fill = || {
         forming.reserve(40 << 10);
         forming.append(&topic(1), Offset(0), &records(40, 1_000));

@@ -12,15 +12,15 @@ const HEADER: usize = 12;
 /// By subscription, the encoded changes in log order: `| group 8 | length 4 | change | …`, a few
 /// bytes each instead of a tree of small vectors.
 #[derive(Debug, Default)]
-pub(super) struct Pending(BTreeMap<SubscriptionId, Vec<u8>>);
+pub(crate) struct Pending(BTreeMap<SubscriptionId, Vec<u8>>);
 
 /// A stored change that is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable;
+pub(crate) struct Unreadable;
 
 impl Pending {
     /// Notes a change that group `group` made durable; group numbers ascend.
-    pub(super) fn note(&mut self, subscription: SubscriptionId, group: u64, change: &[u8]) {
+    pub(crate) fn note(&mut self, subscription: SubscriptionId, group: u64, change: &[u8]) {
         let changes = self.0.entry(subscription).or_default();
         changes.put_u64_le(group);
         changes.put_u32_le(to_u32(change.len()));
@@ -28,7 +28,7 @@ impl Pending {
     }
 
     /// Applies all changes of `subscription` to its checkpointed progress.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &self,
         subscription: SubscriptionId,
         progress: &mut Progress,
@@ -42,7 +42,7 @@ impl Pending {
     }
 
     /// Drops what a checkpoint at `group` includes.
-    pub(super) fn forget_up_to(&mut self, group: u64) {
+    pub(crate) fn forget_up_to(&mut self, group: u64) {
         self.0.retain(|_, changes| {
             let mut rest = changes.as_slice();
             while let Some((number, _, behind)) = split(rest) {
@@ -61,7 +61,7 @@ impl Pending {
     }
 
     /// Drops everything for a subscription that is gone.
-    pub(super) fn forget(&mut self, subscription: SubscriptionId) {
+    pub(crate) fn forget(&mut self, subscription: SubscriptionId) {
         self.0.remove(&subscription);
     }
 }

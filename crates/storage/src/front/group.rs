@@ -10,9 +10,9 @@ use bytes::{BufMut, BytesMut};
 use domain::{Offset, ProgressChange, SubscriptionId, Timestamp};
 use tokio::sync::oneshot;
 
+use super::Part;
 use super::format::{
-    APPEND_HEADER, BLOCK, CHANGE_HEADER, GROUP_HEADER, begin_append, finish_append, padded,
-    put_change, put_record, to_u32,
+    APPEND_HEADER, CHANGE_HEADER, begin_append, finish_append, put_change, put_record, to_u32,
 };
 use super::topic::Topic;
 use crate::{NewRecord, Position, Result};
@@ -23,12 +23,12 @@ const FRAME_BYTES: usize = 16 << 10;
 const REST_BYTES_MIN: usize = 256 << 10;
 
 /// Answers a commit.
-pub(super) type Answer = oneshot::Sender<Result<Position>>;
+pub(crate) type Answer = oneshot::Sender<Result<Position>>;
 
 /// Where an append frame is in its group.
 #[derive(Debug)]
-pub(super) struct FrameRef {
-    pub topic: Arc<Topic>,
+pub(crate) struct FrameRef<S> {
+    pub topic: Arc<Topic<S>>,
     pub first: Offset,
     pub count: u32,
     /// When the first record was published.
@@ -40,21 +40,21 @@ pub(super) struct FrameRef {
     pub end: usize,
 }
 
-impl FrameRef {
+impl<S> FrameRef<S> {
     /// The records in the group's bytes.
-    pub(super) fn records(&self) -> Range<usize> {
+    pub(crate) fn records(&self) -> Range<usize> {
         self.start + APPEND_HEADER..self.end
     }
 }
 
-/// A group that is complete except for its header.
+/// A group that is complete except for the engine's header, for which there is room in front.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(crate) struct Sealed<S> {
     /// Padded to whole blocks; empty if only answers are pending.
     pub bytes: BytesMut,
     /// Bytes of frames.
     pub body_length: u32,
-    pub frames: Vec<FrameRef>,
+    pub frames: Vec<FrameRef<S>>,
     /// The encoded changes of progress, as ranges in `bytes`.
     pub changes: Vec<(SubscriptionId, Range<usize>)>,
     pub answers: Vec<Answer>,
@@ -64,10 +64,10 @@ pub(super) struct Sealed {
 
 /// The group that commits are added to.
 #[derive(Debug)]
-pub(super) struct Forming {
+pub(crate) struct Forming<S> {
     arena: Arena,
     bytes: BytesMut,
-    frames: Vec<FrameRef>,
+    frames: Vec<FrameRef<S>>,
     changes: Vec<(SubscriptionId, ProgressChange)>,
     /// The latest change of each subscription.
     latest: HashMap<SubscriptionId, usize>,
@@ -82,9 +82,9 @@ pub(super) struct Forming {
     pub queued_bytes: usize,
 }
 
-impl Forming {
+impl<S: Part> Forming<S> {
     /// An empty group, and the buffers for a tail of `tail_bytes`.
-    pub(super) fn new(tail_bytes: usize) -> Self {
+    pub(crate) fn new(tail_bytes: usize) -> Self {
         Self {
             arena: Arena::new(tail_bytes),
             bytes: BytesMut::new(),
@@ -100,26 +100,26 @@ impl Forming {
     }
 
     /// Whether it has neither frames nor waiting callers.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.changes.is_empty() && self.answers.is_empty()
     }
 
     /// Makes sure that `bytes` more, plus the padding, fit without moving the group later.
-    pub(super) fn reserve(&mut self, bytes: usize) {
+    pub(crate) fn reserve(&mut self, bytes: usize) {
         if self.bytes.is_empty() {
-            self.bytes = self.arena.take(GROUP_HEADER + bytes + BLOCK);
-            self.bytes.put_bytes(0, GROUP_HEADER);
+            self.bytes = self.arena.take(S::HEADER + bytes + S::BLOCK);
+            self.bytes.put_bytes(0, S::HEADER);
         }
-        self.bytes.reserve(bytes + BLOCK);
+        self.bytes.reserve(bytes + S::BLOCK);
     }
 
     /// Whether `bytes` more fit without moving the group to another buffer.
-    pub(super) fn has_space(&self, bytes: usize) -> bool {
-        self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() >= bytes + BLOCK
+    pub(crate) fn has_space(&self, bytes: usize) -> bool {
+        self.bytes.is_empty() || self.bytes.capacity() - self.bytes.len() >= bytes + S::BLOCK
     }
 
     /// Adds records to the end of `topic`.
-    pub(super) fn append(&mut self, topic: &Arc<Topic>, first: Offset, records: &[NewRecord]) {
+    pub(crate) fn append(&mut self, topic: &Arc<Topic<S>>, first: Offset, records: &[NewRecord]) {
         let mut offset = first;
         for record in records {
             if !self.frames.last().is_some_and(|frame| takes_more(frame, topic)) {
@@ -135,7 +135,7 @@ impl Forming {
         }
     }
 
-    fn open_frame(&mut self, topic: &Arc<Topic>, first: Offset, time: Timestamp) {
+    fn open_frame(&mut self, topic: &Arc<Topic<S>>, first: Offset, time: Timestamp) {
         let start = self.bytes.len();
         begin_append(&mut self.bytes);
         let end = self.bytes.len();
@@ -151,7 +151,7 @@ impl Forming {
     }
 
     /// Adds a change of progress; one frame per subscription if changes can be merged.
-    pub(super) fn change(&mut self, subscription: SubscriptionId, change: ProgressChange) {
+    pub(crate) fn change(&mut self, subscription: SubscriptionId, change: ProgressChange) {
         let latest = self.latest.get(&subscription).copied();
         let rest = match latest.and_then(|at| self.changes.get_mut(at)) {
             Some((_, earlier)) => earlier.merge(change),
@@ -164,15 +164,16 @@ impl Forming {
     }
 
     /// Ends the group, and starts an empty one.
-    pub(super) fn seal(&mut self) -> Sealed {
+    pub(crate) fn seal(&mut self) -> Sealed<S> {
         let changes = self.put_changes();
         for frame in &self.frames {
             if let Some(bytes) = self.bytes.get_mut(frame.start..frame.end) {
                 finish_append(bytes, frame.topic.id, frame.first, frame.count);
             }
         }
-        let body_length = to_u32(self.bytes.len().saturating_sub(GROUP_HEADER));
-        self.bytes.put_bytes(0, padded(self.bytes.len()) - self.bytes.len());
+        let body_length = to_u32(self.bytes.len().saturating_sub(S::HEADER));
+        let padded = self.bytes.len().next_multiple_of(S::BLOCK);
+        self.bytes.put_bytes(0, padded - self.bytes.len());
         let bytes = self.bytes.split();
         if !bytes.is_empty() {
             self.arena.rest = std::mem::take(&mut self.bytes);
@@ -207,7 +208,7 @@ impl Forming {
 }
 
 /// Whether one more record of `topic` goes into `frame`.
-fn takes_more(frame: &FrameRef, topic: &Arc<Topic>) -> bool {
+fn takes_more<S>(frame: &FrameRef<S>, topic: &Arc<Topic<S>>) -> bool {
     Arc::ptr_eq(&frame.topic, topic) && frame.end - frame.start < FRAME_BYTES
 }
 
@@ -263,7 +264,7 @@ fn piece_bytes(tail_bytes: usize) -> usize {
 
 /// How much the groups in the tail may take together so that their pieces stay within `tail_bytes`:
 /// one piece is being filled, one is partly empty.
-pub(super) fn tail_groups_bytes(tail_bytes: usize) -> usize {
+pub(crate) fn tail_groups_bytes(tail_bytes: usize) -> usize {
     tail_bytes.saturating_sub(2 * piece_bytes(tail_bytes)).max(tail_bytes / 2)
 }
 

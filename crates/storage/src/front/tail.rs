@@ -15,22 +15,22 @@ use crate::{Batch, ReadLimit};
 
 /// The records of one frame.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     pub first: Offset,
     pub records: Bytes,
 }
 
 /// A topic's part of the ring, oldest first. Offsets are dense up to the topic's visible end.
 #[derive(Debug, Default)]
-pub(super) struct Chunks(VecDeque<Chunk>);
+pub(crate) struct Chunks(VecDeque<Chunk>);
 
 impl Chunks {
-    pub(super) fn push(&mut self, chunk: Chunk) {
+    pub(crate) fn push(&mut self, chunk: Chunk) {
         self.0.push_back(chunk);
     }
 
     /// Drops the oldest chunk.
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.0.pop_front();
         if self.0.is_empty() {
             self.0.shrink_to(0);
@@ -38,12 +38,12 @@ impl Chunks {
     }
 
     /// The lowest offset in memory; `None` if there is none.
-    pub(super) fn first(&self) -> Option<Offset> {
+    pub(crate) fn first(&self) -> Option<Offset> {
         self.0.front().map(|chunk| chunk.first)
     }
 
     /// Records from `from`, which must not be below `first`, up to `limit`.
-    pub(super) fn read(&self, from: Offset, limit: ReadLimit) -> Batch {
+    pub(crate) fn read(&self, from: Offset, limit: ReadLimit) -> Batch {
         let mut filling = Filling::new(from, limit);
         let start = self.0.partition_point(|chunk| chunk.first <= from).saturating_sub(1);
         for chunk in self.0.range(start..) {
@@ -57,26 +57,26 @@ impl Chunks {
 
 /// A batch being filled, up to a limit.
 #[derive(Debug)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
     pub batch: Batch,
     limit: ReadLimit,
     bytes: usize,
 }
 
 impl Filling {
-    pub(super) fn new(from: Offset, limit: ReadLimit) -> Self {
+    pub(crate) fn new(from: Offset, limit: ReadLimit) -> Self {
         let covered = OffsetRange { from, to: from };
         let batch = Batch { covered, records: Vec::new(), damaged: Vec::new() };
         Self { batch, limit, bytes: 0 }
     }
 
     /// The first offset not examined yet.
-    pub(super) fn next(&self) -> Offset {
+    pub(crate) fn next(&self) -> Offset {
         self.batch.covered.to
     }
 
     /// Whether there is no room for one more record of `bytes`.
-    pub(super) fn is_full(&self, bytes: usize) -> bool {
+    pub(crate) fn is_full(&self, bytes: usize) -> bool {
         let records = self.batch.records.len();
         records > 0
             && (records >= self.limit.records
@@ -84,23 +84,23 @@ impl Filling {
     }
 
     /// Bytes that still fit.
-    pub(super) fn bytes_left(&self) -> usize {
+    pub(crate) fn bytes_left(&self) -> usize {
         self.limit.bytes.saturating_sub(self.bytes)
     }
 
     /// Records that still fit.
-    pub(super) fn records_left(&self) -> usize {
+    pub(crate) fn records_left(&self) -> usize {
         self.limit.records.saturating_sub(self.batch.records.len())
     }
 
     /// Whether the remaining room is not worth another read.
-    pub(super) fn is_half_full(&self) -> bool {
+    pub(crate) fn is_half_full(&self) -> bool {
         let records = self.batch.records.len();
         records > 0 && (records >= self.limit.records / 2 || self.bytes >= self.limit.bytes / 2)
     }
 
     /// Adds the record at `at` of `bytes` with header `head`; `false` if there is no room.
-    pub(super) fn take(&mut self, bytes: &Bytes, at: usize, head: &RecordHead) -> bool {
+    pub(crate) fn take(&mut self, bytes: &Bytes, at: usize, head: &RecordHead) -> bool {
         let body_bytes = head.length - head.body_at;
         if self.is_full(body_bytes) {
             return false;
@@ -117,7 +117,7 @@ impl Filling {
     }
 
     /// The current fill level, to rewind to.
-    pub(super) fn mark(&self) -> FillMark {
+    pub(crate) fn mark(&self) -> FillMark {
         let batch = &self.batch;
         FillMark {
             records: batch.records.len(),
@@ -128,7 +128,7 @@ impl Filling {
     }
 
     /// Undoes everything since `mark`.
-    pub(super) fn rewind(&mut self, mark: FillMark) {
+    pub(crate) fn rewind(&mut self, mark: FillMark) {
         self.batch.records.truncate(mark.records);
         self.batch.damaged.truncate(mark.damaged);
         self.batch.covered.to = mark.next;
@@ -136,18 +136,18 @@ impl Filling {
     }
 
     /// Notes that everything below `to` was examined.
-    pub(super) fn cover(&mut self, to: Offset) {
+    pub(crate) fn cover(&mut self, to: Offset) {
         self.batch.covered.to = self.batch.covered.to.max(to);
     }
 
     /// Notes a record with an invalid checksum.
-    pub(super) fn damaged(&mut self, offset: Offset) {
+    pub(crate) fn damaged(&mut self, offset: Offset) {
         self.batch.damaged.push(offset);
         self.cover(offset.next());
     }
 
     /// Adds the records of a frame that is known to be complete; `false` once there is no room.
-    fn take_records(&mut self, records: &Bytes) -> bool {
+    pub(crate) fn take_records(&mut self, records: &Bytes) -> bool {
         let mut at = 0;
         while let Some(head) = records.get(at..).and_then(RecordHead::decode) {
             if head.offset >= self.next() && !self.take(records, at, &head) {
@@ -159,9 +159,14 @@ impl Filling {
     }
 }
 
+/// The answer to a read at the visible end.
+pub(crate) fn nothing(from: Offset) -> Batch {
+    Filling::new(from, ReadLimit { records: 0, bytes: 0 }).batch
+}
+
 /// How far a batch was filled.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FillMark {
+pub(crate) struct FillMark {
     records: usize,
     damaged: usize,
     next: Offset,
@@ -170,35 +175,35 @@ pub(super) struct FillMark {
 
 impl FillMark {
     /// The first offset that was not examined.
-    pub(super) fn next(self) -> Offset {
+    pub(crate) fn next(self) -> Offset {
         self.next
     }
 }
 
-/// The newest groups, in memory as they are on disk. Their numbers are consecutive.
+/// The newest groups, in memory as they were written. Their numbers are consecutive.
 #[derive(Debug)]
-pub(super) struct Ring {
-    groups: VecDeque<Held>,
+pub(crate) struct Ring<S> {
+    groups: VecDeque<Held<S>>,
     bytes: usize,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Held<S> {
     number: u64,
     bytes: Bytes,
     /// The topic of each chunk, in the order in which they were pushed.
-    topics: Vec<Arc<Topic>>,
+    topics: Vec<Arc<Topic<S>>>,
 }
 
-impl Ring {
-    pub(super) fn new(bytes_max: usize) -> Self {
+impl<S> Ring<S> {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self { groups: VecDeque::new(), bytes: 0, bytes_max }
     }
 
     /// Adds the next group, with one chunk in each of `topics`, and drops the oldest while the
     /// limit is exceeded.
-    pub(super) fn push(&mut self, number: u64, bytes: Bytes, topics: Vec<Arc<Topic>>) {
+    pub(crate) fn push(&mut self, number: u64, bytes: Bytes, topics: Vec<Arc<Topic<S>>>) {
         self.bytes += bytes.len();
         self.groups.push_back(Held { number, bytes, topics });
         while self.bytes > self.bytes_max {
@@ -211,7 +216,7 @@ impl Ring {
     }
 
     /// Group `number`, including header and zeros, if it is still in memory.
-    pub(super) fn group(&self, number: u64) -> Option<Bytes> {
+    pub(crate) fn group(&self, number: u64) -> Option<Bytes> {
         let oldest = self.groups.front()?.number;
         let held = self.groups.get(to_usize(number.checked_sub(oldest)?))?;
         (held.number == number).then(|| held.bytes.clone())
@@ -271,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_ring_lets_the_oldest_group_go() {
-        let topic = Arc::new(Topic::new(TopicId(1), Offset(0), 0));
+        let topic = Arc::new(Topic::<()>::new(TopicId(1), Offset(0), 0));
         let mut ring = Ring::new(1_000);
         for group in 0..3 {
             topic.state().chunks.push(chunk(group * 2, 2));

@@ -24,6 +24,12 @@ impl Arguments {
         Ok(Some(self.words.remove(place)))
     }
 
+    /// Takes `flag` out, which has no value; whether it was given.
+    pub(crate) fn has(&mut self, flag: &str) -> bool {
+        let place = self.words.iter().position(|word| word == flag);
+        place.map(|place| self.words.remove(place)).is_some()
+    }
+
     /// Refuses whatever nobody has taken.
     pub(crate) fn finish(self) -> Result<()> {
         match self.words.first() {
@@ -46,6 +52,14 @@ mod tests {
         let mut given = arguments(&["--rounds", "7"]);
         assert_eq!(given.take("--rounds").unwrap().as_deref(), Some("7"));
         assert_eq!(given.take("--rounds").unwrap(), None);
+        given.finish().unwrap();
+    }
+
+    #[test]
+    fn a_flag_without_a_value_is_taken_alone() {
+        let mut given = arguments(&["--cluster", "--seeds", "7"]);
+        assert!(given.has("--cluster") && !given.has("--cluster"));
+        assert_eq!(given.take("--seeds").unwrap().as_deref(), Some("7"));
         given.finish().unwrap();
     }
 

@@ -40,6 +40,9 @@ cargo xtask <command>
                         the property and fault tests with many more cases (20,000); the index of
                         live filters against the naive evaluator with more pairs (10 million);
                         every fuzz target for a minute
+  sim --cluster [--seeds N] [--seed S]
+                        the whole program in simulation from many seeds (10,000): one node whose
+                        power goes, and three nodes on one store; or from one seed alone
   fuzz [--seconds N] [--target T]
                         every fuzz target for so long (60 s), or one of them
   soak [--minutes N]    mixed load for a long time (8 hours): memory, descriptors and latency
@@ -90,6 +93,11 @@ fn run(command: &str, words: Vec<String>) -> Result<()> {
             let minutes = arguments.take("--minutes")?.unwrap_or_else(|| "480".to_owned());
             arguments.finish()?;
             test::soak(&minutes)
+        }
+        "sim" if arguments.has("--cluster") => {
+            let (seeds, seed) = (arguments.take("--seeds")?, arguments.take("--seed")?);
+            arguments.finish()?;
+            test::simulate_whole(seeds, seed)
         }
         "sim" => {
             let simulation = test::Simulation {

@@ -107,6 +107,8 @@ pub(crate) struct Simulation {
 
 /// Seeds and cases where none are asked for.
 const SIMULATED: &str = "20000";
+/// Seeds of the whole program, of each kind, where none are asked for.
+const WHOLE_SEEDS: &str = "10000";
 /// Pairs where none are asked for.
 const PAIRS: &str = "10000000";
 /// Seconds for each fuzz target where nothing is asked for.
@@ -146,6 +148,20 @@ pub(crate) fn simulate(mut asked: Simulation) -> Result<()> {
     if let Some(seconds) = asked.fuzz_seconds {
         stages.run("fuzz", || fuzz::run_all(&seconds, None));
     }
+    stages.finish()
+}
+
+/// `cargo xtask sim --cluster`: the whole program, from many seeds or from one.
+pub(crate) fn simulate_whole(seeds: Option<String>, seed: Option<String>) -> Result<()> {
+    let (variable, value) = match seed {
+        Some(seed) => ("TEST_SEED", seed),
+        None => ("SIM_SEEDS", seeds.unwrap_or_else(|| WHOLE_SEEDS.to_owned())),
+    };
+    let mut stages = Stages::default();
+    stages.run("simulation", || {
+        let words = ["test", "-p", "postrider-simulation", "--test", "seeds", "--", "--nocapture"];
+        counted(cargo(&words).env(variable, value), Format::CargoTest)
+    });
     stages.finish()
 }
 

@@ -6,13 +6,13 @@ use super::File;
 use crate::process::{cargo, read};
 
 /// Which of our crates a crate may depend on, tests aside.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("postrider-domain", &[]),
     ("postrider-clock", &["postrider-domain"]),
     ("postrider-schemas", &["postrider-domain"]),
     ("postrider-transforms", &["postrider-domain"]),
     ("postrider-export", &["postrider-domain"]),
-    ("postrider-storage", &["postrider-domain"]),
+    ("postrider-storage", &["postrider-clock", "postrider-domain"]),
     (
         "postrider-broker",
         &[
@@ -39,6 +39,16 @@ const ALLOWED: [(&str, &[&str]); 15] = [
         ],
     ),
     ("postrider-testkit", &["postrider-storage", "postrider-clock", "postrider-domain"]),
+    (
+        "postrider-simulation",
+        &[
+            "postrider-broker",
+            "postrider-storage",
+            "postrider-testkit",
+            "postrider-clock",
+            "postrider-domain",
+        ],
+    ),
     ("postrider-bench", &["postrider-wire", "postrider-consumer"]),
     (
         "postrider-fuzz",
